@@ -1,4 +1,4 @@
-//! Arguments of methods, as their classes say what is wrong with them.
+//! Arguments of methods, with errors that name the wrong class.
 
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
@@ -8,7 +8,7 @@ use pyo3::types::PyString;
 use crate::errors::usage;
 use crate::keys::{whole_number, wrong};
 
-/// Names of columns: a list of text, or whatever else can be looped over.
+/// Names of columns: a list of text, or any other iterable.
 pub struct ColumnNames(pub Vec<String>);
 
 impl FromPyObject<'_, '_> for ColumnNames {
@@ -31,7 +31,7 @@ impl FromPyObject<'_, '_> for ColumnNames {
     }
 }
 
-/// How many records there are at most.
+/// The most records.
 pub struct Limit(pub u64);
 
 impl FromPyObject<'_, '_> for Limit {
@@ -41,7 +41,7 @@ impl FromPyObject<'_, '_> for Limit {
         let Some(number) = whole_number(&limit)? else {
             return Err(wrong(&limit, "limit is a whole number"));
         };
-        // A table has no more.
+        // No table has more.
         let most = number.gt(u64::MAX)?;
         if most {
             return Ok(Self(u64::MAX));
@@ -53,13 +53,13 @@ impl FromPyObject<'_, '_> for Limit {
     }
 }
 
-/// The names as a list, for tables of servers.
+/// Returns the names as a list, for tables of servers.
 #[pyfunction]
 pub fn column_names(names: ColumnNames) -> Vec<String> {
     names.0
 }
 
-/// The number, for tables of servers.
+/// Returns the number, for tables of servers.
 #[pyfunction]
 pub fn scan_limit(limit: Limit) -> u64 {
     limit.0

@@ -1,4 +1,4 @@
-//! The commands of the command line, called from Python.
+//! Calls the commands of the command line from Python.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::errors::{of_anyhow, usage};
 use crate::listener::Listener;
 use crate::not_stored::not_stored;
 
-/// Runs a command, given as its words. Gives whether the gate held the swap, the result as JSON,
-/// and what else there was to say. With `data`, an object with an Arrow stream or a batch, a push
-/// or a load takes its rows from there; `rows` is how many there are, where that is known.
+/// Runs a command, given as its arguments. Returns whether the gate held the swap, the result as
+/// JSON, and the messages. With `data`, an object with an Arrow stream or a batch, a push or a load
+/// reads its rows from it. `rows` is their number, if it is known.
 #[pyfunction]
 #[pyo3(signature = (words, data=None, name="data", rows=None, listener=None))]
 pub fn command(
@@ -51,7 +51,7 @@ pub fn command(
             messages.extend(listener.take_messages());
             Ok((outcome == Outcome::Held, text, messages))
         }
-        // It was done before it could be stopped; whoever asked for that hears of it all the same.
+        // The command was done before it could be stopped; the caller still gets the exception.
         (_, Some(raised)) => Err(raised),
         (Err(CommandError::Words(text)), None) => Err(usage(py, text)),
         (Err(CommandError::Failed(error)), None) => {

@@ -1,5 +1,6 @@
-//! Pushes and loads that tasks of another engine build: the driver's part, and the two kinds of
-//! tasks.
+//! Pushes and loads that tasks of another engine build.
+//!
+//! The module has the driver's part and the two kinds of tasks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use pyo3::prelude::*;
 use crate::errors::{of_anyhow, usage};
 use crate::listener::Listener;
 
-/// A push whose rows tasks bring, where its driver runs. It holds the table's push lock.
+/// A push whose rows tasks add, on its driver. It holds the table's push lock.
 #[pyclass(frozen, module = "forebay._forebay")]
 pub struct DistributedPush {
     push: Mutex<Option<distributed::DistributedPush>>,
 }
 
-/// A load into a live table of a cluster whose rows tasks bring, where its driver runs.
+/// A load into a live table of a cluster whose rows tasks add, on its driver.
 ///
 /// It holds the lock of loads into the table.
 #[pyclass(frozen, module = "forebay._forebay")]
@@ -42,7 +43,7 @@ pub struct PartWriter {
     task: Mutex<Option<distributed::PartTask>>,
 }
 
-/// Does `work` on what an object holds, without the interpreter's lock.
+/// Does `work` on an object's content, without the interpreter's lock.
 fn with<T: Send, R: Send>(
     py: Python<'_>,
     held: &Mutex<Option<T>>,
@@ -53,7 +54,7 @@ fn with<T: Send, R: Send>(
         .map_err(|error| of_anyhow(py, &error))
 }
 
-/// The same with what the object holds no longer then.
+/// Does `work` as `with` does, and removes the content from the object.
 fn with_last<T: Send, R: Send>(
     py: Python<'_>,
     held: &Mutex<Option<T>>,
@@ -67,7 +68,7 @@ fn with_last<T: Send, R: Send>(
         .map_err(|error| of_anyhow(py, &error))
 }
 
-/// What `work` gives, and what it said, unless the listener raised something.
+/// Returns the result of `work` and its messages, unless the listener raised an exception.
 fn received_by<R>(
     py: Python<'_>,
     listener: Option<Py<PyAny>>,
@@ -96,7 +97,7 @@ fn ended(py: Python<'_>) -> PyErr {
     usage(py, "it has ended already")
 }
 
-/// A batch, or all batches of a table.
+/// Returns a batch, or all batches of a table.
 fn batches_of(data: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     if !data.hasattr("__arrow_c_stream__")? {
         return Ok(vec![RecordBatch::from_pyarrow_bound(data)?]);
@@ -126,21 +127,21 @@ impl DistributedPush {
         Ok(Self { push })
     }
 
-    /// Whether `set_boundaries` has to be called, with samples, before rows can be encoded.
+    /// Whether `set_boundaries` must be called, with samples, before rows can be encoded.
     #[getter]
     fn needs_samples(&self, py: Python<'_>) -> PyResult<bool> {
         with(py, &self.push, |push| Ok(push.needs_samples()))
     }
 
-    /// How many partitions there are, once that is settled.
+    /// The number of partitions, once it is decided.
     #[getter]
     fn partitions(&self, py: Python<'_>) -> PyResult<usize> {
         with(py, &self.push, |push| push.partitions())
     }
 
-    /// Settles where partitions begin, by what `TaskEncoder.sample` gave, a batch or a table.
+    /// Sets where partitions begin, from the results of `TaskEncoder.sample`, a batch or a table.
     ///
-    /// `rows` is how many the source has. Gives the number of partitions.
+    /// `rows` is the number of rows of the source. Returns the number of partitions.
     fn set_boundaries(
         &self,
         py: Python<'_>,
@@ -151,12 +152,12 @@ impl DistributedPush {
         with(py, &self.push, |push| push.set_boundaries(&samples, rows))
     }
 
-    /// What tasks need to know; before `set_boundaries`, for `TaskEncoder.sample` only.
+    /// The data that tasks need; before `set_boundaries`, for `TaskEncoder.sample` only.
     fn recipe(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         with(py, &self.push, |push| push.recipe())
     }
 
-    /// Publishes the version that the reports tell of; gives what `command` gives.
+    /// Publishes the version of the reports; returns what `command` returns.
     #[pyo3(signature = (reports, listener=None))]
     fn commit(
         &self,
@@ -171,7 +172,7 @@ impl DistributedPush {
         Ok((outcome == Outcome::Held, text, messages))
     }
 
-    /// Gives the lock back and removes what tasks wrote. After `commit` it does nothing.
+    /// Releases the lock and removes what tasks wrote. After `commit` it does nothing.
     fn abandon(&self, py: Python<'_>) {
         py.detach(|| {
             let push = self.push.lock().take();
@@ -195,33 +196,34 @@ impl DistributedLoad {
         Ok(Self { load })
     }
 
-    /// Whether which of two rows of a key came first matters.
+    /// Whether the order of two rows of a key matters.
     #[getter]
     fn by_age(&self, py: Python<'_>) -> PyResult<bool> {
         with(py, &self.load, |load| Ok(load.is_by_age()))
     }
 
-    /// Whether `make_ready` is to be called before rows are encoded.
+    /// Whether `make_ready` must be called before rows are encoded.
     #[getter]
     fn planned(&self, py: Python<'_>) -> PyResult<bool> {
         with(py, &self.load, |load| Ok(load.is_planned()))
     }
 
-    /// Whether that takes samples.
+    /// Whether `make_ready` needs samples.
     #[getter]
     fn needs_samples(&self, py: Python<'_>) -> PyResult<bool> {
         with(py, &self.load, |load| Ok(load.needs_samples()))
     }
 
-    /// How many partitions the table has.
+    /// The number of partitions of the table.
     #[getter]
     fn partitions(&self, py: Python<'_>) -> PyResult<usize> {
         with(py, &self.load, |load| Ok(load.partitions()))
     }
 
-    /// Has the table's partitions cut and moved as the plan says.
+    /// Has the table's partitions split and moved according to the plan.
     ///
-    /// It may be made by what `TaskEncoder.sample` gave, a batch or a table, of so many rows.
+    /// The plan may be made from the results of `TaskEncoder.sample`, a batch or a table, of `rows`
+    /// rows.
     #[pyo3(signature = (samples, rows, listener=None))]
     fn make_ready(
         &self,
@@ -239,12 +241,12 @@ impl DistributedLoad {
         Ok(())
     }
 
-    /// What tasks need to know; before `make_ready`, for `TaskEncoder.sample` only.
+    /// The data that tasks need; before `make_ready`, for `TaskEncoder.sample` only.
     fn recipe(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         with(py, &self.load, |load| load.recipe())
     }
 
-    /// Has the cluster add what the reports tell of; gives the result as JSON.
+    /// Has the cluster add the rows of the reports; returns the result as JSON.
     #[pyo3(signature = (reports, listener=None))]
     fn commit(
         &self,
@@ -258,7 +260,7 @@ impl DistributedLoad {
         Ok(text)
     }
 
-    /// Gives the lock back and removes what tasks wrote. After `commit` it does nothing.
+    /// Releases the lock and removes what tasks wrote. After `commit` it does nothing.
     fn abandon(&self, py: Python<'_>) {
         py.detach(|| {
             let load = self.load.lock().take();
@@ -278,7 +280,8 @@ impl TaskEncoder {
         })
     }
 
-    /// A batch of `key` and `bytes`, for `set_boundaries`: a row stands for `weights` rows each.
+    /// Returns a batch of `key` and `bytes`, for `set_boundaries`: each row represents `weights`
+    /// rows.
     ///
     /// Rows that cannot be stored are left out.
     fn sample<'py>(
@@ -292,9 +295,9 @@ impl TaskEncoder {
         samples.to_pyarrow(py)
     }
 
-    /// Takes rows in; gives batches of `partition`, `records`, `source`, `sequence`.
+    /// Encodes rows; returns batches of `partition`, `records`, `source`, `sequence`.
     ///
-    /// They are to be sent now. Each of their rows has a bunch of records.
+    /// Send them now. Each of their rows has a chunk of records.
     fn encode<'py>(
         &self,
         py: Python<'py>,
@@ -305,7 +308,7 @@ impl TaskEncoder {
         ready.iter().map(|batch| batch.to_pyarrow(py)).collect()
     }
 
-    /// The rest, and the control rows, to be shuffled with it: `sequence` is -1.
+    /// Returns the rest and the control rows, to be shuffled with it: `sequence` is -1.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let rest = with_last(py, &self.task, |task| Ok(task.finish()?))?;
         rest.iter().map(|batch| batch.to_pyarrow(py)).collect()
@@ -323,9 +326,9 @@ impl PartWriter {
         })
     }
 
-    /// Takes bunches of records and control rows in, in any order; gives the number of records.
+    /// Adds chunks of records and control rows, in any order; returns the number of records.
     ///
-    /// Where one of several rows of a key is chosen, sorted by `source` and `sequence`.
+    /// If one of several rows of a key is chosen, they must be sorted by `source` and `sequence`.
     fn add(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<u64> {
         let batches = batches_of(batch)?;
         with(py, &self.task, |task| {
@@ -337,7 +340,7 @@ impl PartWriter {
         })
     }
 
-    /// Writes the runs and reads them back; gives a report for each partition.
+    /// Writes the runs and reads them back; returns a report for each partition.
     fn finish(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         with_last(py, &self.task, distributed::PartTask::finish)
     }

@@ -1,4 +1,4 @@
-//! How long what is written lasts, as Python says it.
+//! Times to live as Python gives them.
 
 use forebay_io::{Clock, SystemClock};
 use pyo3::prelude::*;
@@ -6,10 +6,10 @@ use pyo3::types::{PyBool, PyString};
 
 use crate::errors::usage;
 
-/// A thousand centuries. What lasts longer is meant to last for ever, and has no time to live.
+/// A thousand centuries. Anything longer is meant to last for ever, and has no time to live.
 const MOST_MS: f64 = 1e5 * 365.25 * 86_400_000.0;
 
-/// The moment at which something expires that lasts for `ttl` from now: a number of seconds, a
+/// Returns the time at which something with this `ttl` from now expires: a number of seconds, a
 /// timedelta, or text as the command line takes it. In milliseconds since 1970-01-01 UTC.
 pub fn expires_ms(ttl: &Bound<'_, PyAny>) -> PyResult<u64> {
     let now_ms = SystemClock.unix_ms();
@@ -34,14 +34,14 @@ fn lifetime_ms(ttl: &Bound<'_, PyAny>) -> PyResult<u64> {
     } else {
         ttl.extract::<f64>().map_err(|_| wrong())? * 1000.0
     };
-    // What is shorter than the clock's step lasts one.
+    // A time shorter than the clock's step lasts one step.
     match ms.ceil() {
         ms if (1.0..MOST_MS).contains(&ms) => Ok(ms as u64),
         _ => Err(wrong()),
     }
 }
 
-/// For how many seconds more something lasts; `None`: for ever.
+/// Returns for how many seconds more something lasts; `None`: for ever.
 pub fn seconds_left(expires_ms: u64) -> Option<f64> {
     let now_ms = SystemClock.unix_ms();
     (expires_ms < u64::MAX - 1).then(|| expires_ms.saturating_sub(now_ms) as f64 / 1000.0)

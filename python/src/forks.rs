@@ -1,7 +1,7 @@
-//! Processes that are forked from one that uses the package.
+//! Detects processes that were forked from one that uses the package.
 //!
-//! Their threads stay with the parent: a live table has some, so it is the parent's alone. To use
-//! it in the child, or to close it there, would wait for threads that are not there.
+//! Their threads stay with the parent. A live table has threads, so only the parent can use it.
+//! Using or closing it in the child would wait for threads that do not exist.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,13 +11,13 @@ use crate::errors::exception;
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Told in each child of a fork, before anything else runs there.
+/// Called in each child of a fork, before anything else runs in it.
 #[pyfunction]
 pub fn is_forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The process that something was opened in.
+/// The process that opened an object.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenedIn(u32);
 
@@ -26,14 +26,14 @@ impl OpenedIn {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether that is a process that this one was forked from.
+    /// Returns whether this process was forked from that one.
     #[inline]
     pub fn is_parent(self) -> bool {
         self.0 != FORKS.load(Ordering::Relaxed)
     }
 }
 
-/// What a live table says that was opened before a fork.
+/// Returns the error of a live table that was opened before a fork.
 pub fn of_parent(py: Python<'_>, name: &str) -> PyErr {
     let message = format!(
         "live table {name} is open in the process that this one was forked from, whose threads write it: use it \

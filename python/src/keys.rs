@@ -8,12 +8,13 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyString};
 
 use crate::turns::give_turn;
 
-/// How much of a column is made into objects at once.
+/// How many values of a column become objects at once.
 const COLUMN_PART: usize = 4096;
-/// How columns of NumPy and pandas, of pyarrow, and of polars give a list of Python's objects.
+/// The methods of columns that return a list of Python objects, in NumPy and pandas, pyarrow, and
+/// polars.
 const AS_LIST: [&str; 3] = ["tolist", "to_pylist", "to_list"];
 
-/// The bytes of a key, or of a value that is text or bytes.
+/// Returns the bytes of a key, or of a value that is text or bytes.
 pub fn bytes_of<'a>(value: &'a Bound<'_, PyAny>, what: &str) -> PyResult<Cow<'a, [u8]>> {
     match text_or_bytes(value)? {
         Some(bytes) => Ok(bytes),
@@ -32,14 +33,14 @@ fn text_or_bytes<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<Option<Cow<'a, [u8
     Ok(array.map(|bytes| Cow::Owned(bytes.to_vec())))
 }
 
-/// A TypeError that says what a value is to be, and of which class it is.
+/// Returns a TypeError that names the expected type and the value's class.
 pub fn wrong(value: &Bound<'_, PyAny>, what: &str) -> PyErr {
     let kind = value.get_type().name();
     let kind = kind.map_or_else(|_| "that".to_owned(), |kind| kind.to_string());
     PyTypeError::new_err(format!("{what}, not {kind}"))
 }
 
-/// The bytes of a key.
+/// Returns the bytes of a key.
 pub fn key_of<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if let Some(bytes) = text_or_bytes(key)? {
         return Ok(bytes);
@@ -47,7 +48,7 @@ pub fn key_of<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if let Some(number) = whole_number(key)? {
         return Ok(Cow::Owned(number.str()?.to_str()?.as_bytes().to_vec()));
     }
-    // One of pyarrow's.
+    // A scalar of pyarrow.
     if key.hasattr("as_py")? {
         return Ok(Cow::Owned(
             key_of(&key.call_method0("as_py")?)?.into_owned(),
@@ -56,7 +57,7 @@ pub fn key_of<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     Err(wrong(key, "a key is str, bytes or a whole number"))
 }
 
-/// Also one of NumPy's; `None`: it is no whole number.
+/// Returns a whole number, also one of NumPy. `None`: it is not a whole number.
 pub fn whole_number<'py>(key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     // An enum's own text is not its number.
     if key.is_exact_instance_of::<PyInt>() {
@@ -66,7 +67,7 @@ pub fn whole_number<'py>(key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, 
         return Ok(None);
     }
     match key.call_method0("__index__") {
-        // Of a null of pyarrow it is None.
+        // For a null of pyarrow it is None.
         Ok(number) => Ok(number.is_instance_of::<PyInt>().then_some(number)),
         Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(key.py()) => {
             Ok(None)
@@ -76,13 +77,13 @@ pub fn whole_number<'py>(key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, 
     }
 }
 
-/// What a key is in a table.
+/// Returns a key's bytes in a table.
 #[pyfunction]
 pub fn key_bytes<'py>(py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     Ok(PyBytes::new(py, &key_of(key)?))
 }
 
-/// The same of many, as `RawTable.get_many` takes them.
+/// Returns the bytes of many keys, as `RawTable.get_many` takes them.
 #[pyfunction]
 pub fn all_key_bytes<'py>(
     py: Python<'py>,
@@ -92,8 +93,8 @@ pub fn all_key_bytes<'py>(
     Ok(keys.iter().map(|key| PyBytes::new(py, key)).collect())
 }
 
-/// The bytes of many keys: of a list or whatever else can be looped over, or of a column of NumPy,
-/// pandas, pyarrow or polars. Other threads get their turn meanwhile.
+/// Returns the bytes of many keys: of a list or any other iterable, or of a column of NumPy,
+/// pandas, pyarrow or polars. Other threads run meanwhile.
 pub fn keys_of(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     if text_or_bytes(keys)?.is_some() {
         return Err(wrong(keys, "keys are a list, as in [\"a\", \"b\"]"));
@@ -123,7 +124,7 @@ fn add(keys: &Bound<'_, PyAny>, all: &mut Vec<Vec<u8>>) -> PyResult<()> {
 fn add_column(column: &Bound<'_, PyAny>, method: &str, all: &mut Vec<Vec<u8>>) -> PyResult<()> {
     let py = column.py();
     let length = column.len()?;
-    // By places, not by the labels of an index.
+    // By position, not by the labels of an index.
     let places = match column.hasattr("iloc")? {
         true => column.getattr("iloc")?,
         false => column.clone(),

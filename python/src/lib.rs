@@ -1,8 +1,9 @@
 //! The extension module of the Python package: commands, and tables embedded in the process.
 //!
-//! What a person sees (classes with their documentation, results, drawings) is Python, in
-//! `../forebay`; here is what needs the libraries. Every call that may wait for a disk, a lock or a
-//! thread lets go of the interpreter meanwhile, and every object may be used by several threads.
+//! What a user sees (classes with their documentation, results, drawings) is Python, in
+//! `../forebay`. This module has what needs the libraries. Every call that may wait for a disk, a
+//! lock or a thread releases the interpreter meanwhile. Every object may be used by several
+//! threads.
 
 mod arguments;
 mod command;

@@ -1,4 +1,4 @@
-//! What a command says while it runs, told to a Python object; and Ctrl-C, told to the command.
+//! Passes a running command's progress and messages to a Python object, and Ctrl-C to the command.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::ThreadId;
@@ -8,17 +8,17 @@ use forebay_load::progress::{Progress, Unit};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
-/// Between two looks at what is new, in milliseconds.
+/// The least time between two calls with progress, in milliseconds.
 const PAUSE_MS: u64 = 100;
 
-/// Calls `stage(name, total, unit)` and `advance(n)` of a Python object, from whichever thread;
-/// what they raise stops the command, as an interrupt does.
+/// A listener that calls `stage(name, total, unit)` and `advance(n)` of a Python object, from any
+/// thread. An exception that they raise stops the command, as an interrupt does.
 pub struct Listener {
     object: Option<Py<PyAny>>,
-    /// The thread that the command was called on, which alone hears of signals.
+    /// The thread that called the command; only it receives signals.
     caller: ThreadId,
     clock: SystemClock,
-    /// Done since it was last told.
+    /// The progress since the last call.
     done: AtomicU64,
     due_ms: AtomicU64,
     signals_due_ms: AtomicU64,
@@ -42,13 +42,13 @@ impl Listener {
         }
     }
 
-    /// Tells what was done last. Gives what was raised, if anything was.
+    /// Passes on the last progress. Returns the exception, if one was raised.
     pub fn end(&self) -> Option<PyErr> {
         self.report_done();
         self.raised.lock().take()
     }
 
-    /// What there was to say, apart from progress.
+    /// Returns the messages, apart from progress.
     pub fn take_messages(&self) -> Vec<String> {
         std::mem::take(&mut *self.messages.lock())
     }
@@ -81,7 +81,7 @@ impl Listener {
         self.clock.monotonic().as_millis() as u64
     }
 
-    /// Whether it is time, at most every [`PAUSE_MS`], for whoever asks first.
+    /// Returns whether a call is due, at most every [`PAUSE_MS`], for the first thread that asks.
     fn is_due(&self, due_ms: &AtomicU64) -> bool {
         let now = self.now_ms();
         let due = due_ms.load(Relaxed);

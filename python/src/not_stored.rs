@@ -1,4 +1,4 @@
-//! What columns of Arrow have beside their values, which a table does not store.
+//! Properties of Arrow columns, beside their values, that a table does not store.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use arrow_pyarrow::FromPyArrow;
 use arrow_schema::{DataType, Field, Schema};
 use pyo3::prelude::*;
 
-/// Where Arrow keeps the name of a field's extension type.
+/// The metadata key of the name of a field's extension type.
 const EXTENSION: &str = "ARROW:extension:name";
-/// Metadata that libraries keep for themselves: nobody misses them.
+/// Prefixes of metadata that libraries keep for themselves, which users do not miss.
 const OWN: [&str; 5] = ["ARROW:", "PARQUET:", "pandas", "_PL_", "org.apache.spark."];
 
-/// Says which categories, extension types and metadata of a schema are not stored.
+/// Lists the categories, extension types and metadata of a schema that are not stored.
 #[pyfunction]
 #[pyo3(name = "not_stored")]
 pub fn not_stored_of(schema: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     Ok(not_stored(&Schema::from_pyarrow_bound(schema)?))
 }
 
-/// The same of a schema of Rust's Arrow.
+/// Lists the same for a schema of Rust's Arrow.
 pub fn not_stored(schema: &Schema) -> Vec<String> {
     let mut found = Unstored::default();
     found.keys(schema.metadata().keys());

@@ -1,4 +1,4 @@
-//! What a table is read from: a version of a batch table, or an open live table.
+//! The source of a table's reads: a version of a batch table, or an open live table.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use crate::errors::{exception, of_error};
 use crate::forks::of_parent;
 use crate::scan::Walk;
 use crate::shape::Shape;
-use crate::store::{Found, Live};
+use crate::store::{FoundTable, Live};
 use crate::values::to_python;
 
-/// Keys of a batch table that are looked up before signals are seen to.
+/// Keys of a batch table to look up between two checks for signals.
 const AT_ONCE: usize = 1 << 16;
 
-/// See the module's text.
+/// A version of a batch table, or an open live table.
 #[derive(Clone)]
 pub enum OpenedTable {
     Batch(Arc<Version>, Arc<Shape>),
     Live(Arc<Live>),
 }
 
-impl From<Found> for OpenedTable {
-    fn from(found: Found) -> Self {
+impl From<FoundTable> for OpenedTable {
+    fn from(found: FoundTable) -> Self {
         match found {
-            Found::Live(live) => OpenedTable::Live(live),
-            Found::Batch(version) => {
+            FoundTable::Live(live) => OpenedTable::Live(live),
+            FoundTable::Batch(version) => {
                 let shape = Shape::of(Source::Batch(&version));
                 OpenedTable::Batch(version, Arc::new(shape))
             }
@@ -43,7 +43,7 @@ impl OpenedTable {
         }
     }
 
-    /// Whether both are one version, or one live table.
+    /// Returns whether both are one version, or one live table.
     pub fn is(&self, other: &OpenedTable) -> bool {
         match (self, other) {
             (OpenedTable::Batch(a, _), OpenedTable::Batch(b, _)) => a.version() == b.version(),
@@ -52,7 +52,7 @@ impl OpenedTable {
         }
     }
 
-    /// The live table of a name, or an error that says why there is none.
+    /// Returns the live table of a name, or an error that says why there is none.
     pub fn live(&self, py: Python<'_>, name: &str) -> PyResult<(Arc<Live>, LiveTable)> {
         match self {
             OpenedTable::Live(live) => Ok((Arc::clone(live), open(py, name, live)?)),
@@ -63,7 +63,7 @@ impl OpenedTable {
         }
     }
 
-    /// The value of a key. What is in memory is read without letting go of the interpreter.
+    /// Returns the value of a key. What is in memory is read without releasing the interpreter.
     pub fn value_of<'py>(
         &self,
         py: Python<'py>,
@@ -98,7 +98,7 @@ impl OpenedTable {
             .transpose()
     }
 
-    /// The values of keys, in their order.
+    /// Returns the values of keys, in their order.
     pub fn values_of(
         &self,
         py: Python<'_>,
@@ -140,7 +140,7 @@ impl OpenedTable {
         }
     }
 
-    /// When a key expires; `None` where it is absent.
+    /// Returns when a key expires; `None` if it is absent.
     pub fn expires_ms(&self, py: Python<'_>, name: &str, key: &[u8]) -> PyResult<Option<u64>> {
         match self {
             OpenedTable::Batch(version, _) => py
@@ -154,7 +154,7 @@ impl OpenedTable {
         }
     }
 
-    /// What a scan goes through: of a live table what it has now.
+    /// Returns the source of a scan: a live table as it is now, or the version.
     pub fn walk(&self, py: Python<'_>, name: &str) -> PyResult<Walk> {
         match self {
             OpenedTable::Batch(version, _) => Ok(Walk::Batch(Arc::clone(version))),
@@ -167,7 +167,7 @@ impl OpenedTable {
     }
 }
 
-/// The table of a slot; an error once it is closed.
+/// Returns the table of a slot, or an error once it is closed.
 fn open(py: Python<'_>, name: &str, live: &Live) -> PyResult<LiveTable> {
     if live.opened_in.is_parent() {
         return Err(of_parent(py, name));

@@ -9,7 +9,7 @@ use crate::errors::usage;
 use crate::pack::{delta_of, value_of};
 use crate::shape::Shape;
 
-/// What a write does.
+/// The operation of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     Put,
@@ -30,7 +30,7 @@ impl Verb {
     }
 }
 
-/// The bytes of what is written.
+/// Returns the bytes of the operand.
 pub fn operand(
     shape: &Shape,
     table: &LiveTable,
@@ -45,13 +45,13 @@ pub fn operand(
     }
 }
 
-/// A write, as it is asked for.
+/// A requested write.
 #[derive(Debug)]
 pub struct Write {
     pub verb: Verb,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
-    /// When it expires, where the caller says so.
+    /// When it expires, if the caller says so.
     pub expires_ms: Option<u64>,
 }
 
@@ -85,12 +85,12 @@ fn begin<'a>(table: &'a LiveTable, write: &Write) -> Result<Commit<'a>, LiveErro
     }
 }
 
-/// Writes, and waits until that is as durable as the table promises.
+/// Writes, and waits until the write is as durable as the table promises.
 pub fn write(table: &LiveTable, write: &Write) -> Result<(), LiveError> {
     begin(table, write)?.wait()
 }
 
-/// Several writes; gives how many. The last one's being durable says that all are.
+/// Does several writes; returns how many. If the last one is durable, all are.
 pub fn write_many(table: &LiveTable, writes: &[Write], atomic: bool) -> Result<u64, LiveError> {
     if atomic {
         let mut batch = Batch::new();

@@ -1,4 +1,4 @@
-//! Python objects as stored values, by the kinds of their table's columns.
+//! Converts Python objects to stored values, by the kinds of their table's columns.
 
 use forebay_engine::ValueKind;
 use forebay_run::number::Number;
@@ -12,7 +12,7 @@ use crate::errors::usage;
 use crate::keys::bytes_of;
 use crate::shape::Shape;
 
-/// A whole value of a table.
+/// Returns the bytes of a whole value of a table.
 pub fn value_of(shape: &Shape, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let py = value.py();
     if let Some(number) = shape.number {
@@ -31,7 +31,7 @@ pub fn value_of(shape: &Shape, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     }
 }
 
-/// What a delta adds.
+/// Returns the bytes of a delta.
 pub fn delta_of(
     shape: &Shape,
     kind: Option<DeltaKind>,
@@ -49,7 +49,7 @@ pub fn delta_of(
                 None => number_of(number, delta),
             }
         }
-        // The engine refuses it, in its words.
+        // The engine refuses it with its own message.
         (_, None) => Ok(Vec::new()),
     }
 }
@@ -87,7 +87,7 @@ fn usage_of(value: f64, what: &str) -> PyErr {
     Python::attach(|py| usage(py, format!("{value} {what}")))
 }
 
-/// A number of NumPy's as Python's own; `None`: it is none.
+/// Returns a number of NumPy as a Python number; `None`: it is not one.
 fn plain_number<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let is_plain = value.is_exact_instance_of::<PyInt>()
         || value.is_exact_instance_of::<PyFloat>()
@@ -96,12 +96,12 @@ fn plain_number<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Py
     if is_plain {
         return Ok(None);
     }
-    // Where nobody has imported NumPy, there is nothing of it.
+    // If NumPy was not imported, the value is not one of its numbers.
     let modules = value.py().import("sys")?.getattr("modules")?;
     let Some(numpy) = modules.cast::<PyDict>()?.get_item("numpy")? else {
         return Ok(None);
     };
-    // NumPy counts its durations among whole numbers, and they have no unit as such.
+    // NumPy counts its durations among whole numbers, and as such they have no unit.
     if value.is_instance(&numpy.getattr("timedelta64")?)? {
         return Ok(None);
     }
@@ -188,14 +188,14 @@ fn list_of(item: &Kind, list: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(out)
 }
 
-/// Whether it is text or bytes, which could be looped over.
+/// Returns whether it is text or bytes, which are iterable.
 fn is_no_sequence(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyString>()
         || value.is_instance_of::<PyBytes>()
         || value.is_instance_of::<PyByteArray>()
 }
 
-/// A list, a map or a struct, packed.
+/// Packs a list, a map or a struct.
 fn nested(kind: &Kind, value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u8>> {
     match kind {
         Kind::List {
@@ -215,7 +215,7 @@ fn nested(kind: &Kind, value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u8>
     }
 }
 
-/// Of a dict, or of pairs, which is how a map is read.
+/// Packs a dict, or pairs, which is the form in which a map is read.
 fn map_of(entries: &Schema, map: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let py = map.py();
     let pairs = match map.cast::<PyDict>() {
@@ -254,7 +254,7 @@ fn fits(py: Python<'_>, error: &RowError) -> PyErr {
     usage(py, format!("the value does not fit the table: {error}"))
 }
 
-/// A value of a column, owned.
+/// An owned value of a column.
 enum Cell {
     Null,
     Bool(bool),
@@ -271,7 +271,7 @@ enum Cell {
     Bytes(Vec<u8>),
 }
 
-/// What a function of the package's Python part makes of a value.
+/// Converts a value with a function of the package's Python part.
 fn converted<'py>(
     value: &Bound<'py, PyAny>,
     function: &str,
@@ -281,9 +281,9 @@ fn converted<'py>(
     module.getattr(function)?.call1(arguments)
 }
 
-/// A date, a time or a duration in the column's unit.
+/// Returns a date, a time or a duration in the column's unit.
 ///
-/// `None`: there are too many of them.
+/// `None`: the number is too great.
 fn moment(kind: &Kind, value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     let units = match kind {
         Kind::Timestamp { unit, zone } => {
@@ -359,7 +359,7 @@ impl Cell {
         })
     }
 
-    /// Of kinds that few columns have; `None`: of no kind that the value can be of.
+    /// Converts values of rare column kinds; `None`: the value fits none of them.
     fn rare(kind: &Kind, value: &Bound<'_, PyAny>) -> PyResult<Option<Cell>> {
         Ok(Some(match kind {
             Kind::Date64 => {
@@ -382,7 +382,7 @@ impl Cell {
         }))
     }
 
-    /// `None`: it is no number that the column holds.
+    /// Converts a float; `None`: it is not a number that the column can store.
     fn float(kind: &Kind, value: &Bound<'_, PyAny>) -> PyResult<Option<Cell>> {
         let is_whole = is_integer(value);
         if !is_whole && !value.is_instance_of::<PyFloat>() {
@@ -455,7 +455,7 @@ impl Cell {
     }
 }
 
-/// A number of 64 bits as one of 32: itself, or the one that is written with the same digits.
+/// Returns a number of 64 bits as one of 32: itself, or the one with the same digits.
 fn narrowed(float: f64) -> Option<f32> {
     let narrow = float as f32;
     let same = f64::from(narrow) == float || float.is_nan();

@@ -1,4 +1,4 @@
-//! Walks through a table: as an Arrow stream, or record by record.
+//! Scans of a table: as an Arrow stream, or record by record.
 
 use std::ops::Bound as KeyBound;
 use std::sync::Arc;
@@ -23,35 +23,36 @@ use crate::shape::Shape;
 use crate::turns::give_turn;
 use crate::values::{to_python, to_python_fields};
 
-/// Records fetched at once for a loop in Python: so many that it runs for longer than the
-/// interpreter's switch interval before it lets go of it. What lets go more often, and for less
-/// time than others need to wake up, starves them.
+/// Records that are fetched at once for a loop in Python: enough that the loop runs for longer than
+/// the interpreter's switch interval before it releases the interpreter. A loop that releases it
+/// more often, and for less time than other threads need to wake up, starves them.
 const AHEAD_RECORDS: usize = 4096;
-/// When they have so many bytes, there are no more.
+/// The most bytes of those records.
 const AHEAD_BYTES: usize = 512 << 10;
 
-/// What is walked through: a version, or a live table as it was at a moment.
+/// The source of a scan: a version, or a live table as it was at a moment.
 pub enum Walk {
     Batch(Arc<Version>),
     Live(Snapshot, TableName),
 }
 
-/// Which records, and how they come.
+/// The records of a scan, and their order and form.
 pub struct Range {
     pub start: Option<Vec<u8>>,
     pub end: Option<Vec<u8>>,
     pub limit: u64,
     pub direction: Direction,
-    /// Keys are bytes, not text.
+    /// Whether keys are bytes, not text.
     pub binary: bool,
-    /// The columns of these names only.
+    /// Only the columns of these names.
     pub columns: Option<Vec<String>>,
 }
 
-/// A range of a table, to be gone through any number of times; `Table.scan` gives it.
+/// A range of a table, which can be scanned any number of times; `Table.scan` returns it.
 ///
-/// It is an Arrow stream (`pyarrow.table(scan)`, `polars.DataFrame(scan)`), and pairs of key and
-/// value to loop over. The key is a column of its own unless the columns of its template are there.
+/// It is an Arrow stream (`pyarrow.table(scan)`, `polars.DataFrame(scan)`), and an iterable of
+/// pairs of key and value. The key is a separate column unless the columns of its template are
+/// included.
 ///
 /// >>> import polars as pl
 /// >>> import pyarrow as pa
@@ -65,7 +66,7 @@ pub struct Range {
 /// >>> pl.DataFrame(scan).rows()
 /// [('b', 'Bob')]
 ///
-/// The examples of its methods go on from here.
+/// The examples of its methods continue this one.
 #[pyclass(frozen, name = "Scan", module = "forebay")]
 pub struct RawScan {
     walk: Walk,
@@ -75,7 +76,7 @@ pub struct RawScan {
 }
 
 impl RawScan {
-    /// Fails where a hashed table is asked for a range of keys.
+    /// Creates a scan. Fails if a range of keys of a hashed table is requested.
     pub fn new(py: Python<'_>, walk: Walk, shape: Arc<Shape>, range: Range) -> PyResult<Self> {
         if shape.order == Order::Hashed && (range.start.is_some() || range.end.is_some()) {
             return Err(match &walk {
@@ -151,7 +152,7 @@ impl RawScan {
 }
 
 impl RawScan {
-    /// How many records it has.
+    /// Returns the number of its records.
     pub fn count(&self, py: Python<'_>) -> PyResult<u64> {
         let mut scan = self.begin(py)?;
         let counted = py.detach(|| {
@@ -178,8 +179,8 @@ impl RawScan {
 
     /// All of it as a `pyarrow.Table`.
     ///
-    /// Raises `UsageError`, without `binary`, for keys that are not UTF-8; `DamagedError` for what
-    /// is damaged.
+    /// Raises `UsageError`, without `binary`, for keys that are not UTF-8; `DamagedError` for
+    /// damaged data.
     ///
     /// >>> scan.to_arrow().to_pydict()
     /// {'id': ['b'], 'name': ['Bob']}
@@ -189,8 +190,8 @@ impl RawScan {
 
     /// All of it as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
     ///
-    /// Whole numbers and truth values among nulls are of pandas' own types, as `Int64` and
-    /// `boolean`: as floats numbers would be rounded.
+    /// Whole numbers and truth values among nulls get pandas' own types, as `Int64` and `boolean`:
+    /// as floats numbers would be rounded.
     ///
     /// >>> scan.to_pandas()["name"].tolist()
     /// ['Bob']
@@ -201,7 +202,7 @@ impl RawScan {
         frames.getattr("of_pandas")?.call1((table,))
     }
 
-    /// All of it as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.
+    /// All of it as a `polars.DataFrame`; raises what `to_arrow` raises, as exceptions of polars.
     ///
     /// >>> scan.to_polars()["name"].to_list()
     /// ['Bob']
@@ -209,7 +210,7 @@ impl RawScan {
         by_package(slf, "polars", "DataFrame")
     }
 
-    /// pandas and NumPy would make objects of keys and rows, in silence.
+    /// pandas and NumPy would silently make objects of keys and rows.
     #[pyo3(signature = (*args, **kwargs))]
     fn __array__(
         &self,
@@ -228,7 +229,7 @@ impl RawScan {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // Whoever asks for other types has to be content with these, as the protocol allows.
+        // The protocol allows this to ignore requests for other types.
         drop(requested_schema);
         let stream = FFI_ArrowArrayStream::new(Box::new(self.batches(py)?));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
@@ -261,14 +262,14 @@ impl RawScan {
     }
 }
 
-/// The records of a scan, one after another: a key and a value each.
+/// An iterator over the records of a scan: a key and a value each.
 #[pyclass(frozen, name = "_Records", module = "forebay._forebay")]
 pub struct RawRecords {
     shape: Arc<Shape>,
     binary: bool,
-    /// The columns of rows that are wanted, if not all.
+    /// The requested columns of rows, if not all.
     fields: Option<Vec<usize>>,
-    /// How many were given.
+    /// The number of records returned so far.
     given: AtomicUsize,
     state: Mutex<State>,
 }
@@ -310,7 +311,7 @@ fn import<'py>(py: Python<'py>, package: &str) -> PyResult<Bound<'py, PyModule>>
     })
 }
 
-/// A package's function, with the scan as its argument.
+/// Calls a function of the package with the scan as its argument.
 fn by_package<'py>(
     scan: &Bound<'py, RawScan>,
     package: &str,
@@ -318,7 +319,7 @@ fn by_package<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let function = import(scan.py(), package)?.getattr(function)?;
     function.call1((scan,)).map_err(|error| {
-        // How polars tells of types that it does not have; no `except Exception` gets hold of it.
+        // How polars reports types that it does not support; `except Exception` does not catch it.
         let class = error.get_type(scan.py()).name();
         match class.is_ok_and(|name| name == "PanicException") {
             true => usage(
@@ -340,9 +341,9 @@ impl RawRecords {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        // Who loops over them may be no function of Python: `dict(table)`.
+        // The loop may not be a Python function: `dict(table)`.
         give_turn(py, self.given.fetch_add(1, Ordering::Relaxed))?;
-        // The lock is only waited for without the interpreter, which its holder may be waiting for.
+        // Waits for the lock without the interpreter, which the lock's holder may be waiting for.
         let ahead = self
             .state
             .try_lock()

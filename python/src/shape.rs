@@ -1,4 +1,4 @@
-//! What the values of a table are: all that is needed to read and write one.
+//! The type of a table's values: all that is needed to read and write one.
 
 use forebay_engine::{Source, ValueKind};
 use forebay_load::export::{ExportValues, TableColumns};
@@ -6,14 +6,14 @@ use forebay_run::Order;
 use forebay_run::number::Number;
 use forebay_run::row::Schema;
 
-/// See the module's text.
+/// The value type of a table.
 #[derive(Debug)]
 pub struct Shape {
     pub kind: ValueKind,
     pub schema: Schema,
-    /// What the values are, where they are numbers.
+    /// The type of the numbers, if the values are numbers.
     pub number: Option<Number>,
-    /// The template of the keys; `None` where they come from anywhere, as in a live table.
+    /// The template of the keys; `None` if they do not come from columns, as in a live table.
     pub key: Option<String>,
     pub order: Order,
 }
@@ -32,7 +32,7 @@ impl Shape {
         }
     }
 
-    /// The columns that records are as rows of Arrow; `only` those of these names.
+    /// Returns the columns of records as rows of Arrow; `only` those of these names.
     pub fn table_columns<'a>(
         &'a self,
         binary: bool,
@@ -46,13 +46,13 @@ impl Shape {
         }
     }
 
-    /// Which columns of a row have these names.
+    /// Returns the positions of a row's columns with these names.
     pub fn fields(&self, names: &[String]) -> Vec<usize> {
         let places = names.iter().map(|name| self.schema.column_index(name));
         places.flatten().collect()
     }
 
-    /// `bytes`, `number`, `row` or `list`.
+    /// Returns `bytes`, `number`, `row` or `list`.
     pub fn kind_name(&self) -> &'static str {
         match (self.number, &self.kind) {
             (Some(_), _) | (None, ValueKind::Number { .. }) => "number",

@@ -1,11 +1,11 @@
-//! An open store, and the live tables that are open in it.
+//! A store with its open live tables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use forebay::command_line::{Context, Taker, Target};
+use forebay::command_line::{Context, RowTaker, Target};
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, StoreError, TableName, Version};
 use parking_lot::Mutex;
@@ -15,8 +15,8 @@ use crate::errors::{exception, of_anyhow, of_error, usage};
 use crate::forks::{OpenedIn, of_parent};
 use crate::shape::Shape;
 
-/// The native part of `forebay.Store`, of which the package's users need not know.
-// Live tables are opened once, and shared by all who ask for them.
+/// The native part of `forebay.Store`, which users of the package do not see.
+// Live tables are opened once, and shared by all callers.
 #[pyclass(frozen, subclass, module = "forebay._forebay")]
 pub struct RawStore {
     /// The store's directory or URL (str), as it was opened.
@@ -45,28 +45,28 @@ pub struct Live {
     pub shape: Arc<Shape>,
     pub opened_in: OpenedIn,
     table: Mutex<Option<LiveTable>>,
-    taker: Taker,
+    taker: RowTaker,
 }
 
-/// What a table was found to be.
+/// The kind of a table that was found.
 pub enum FoundTable {
     Batch(Arc<Version>),
     Live(Arc<Live>),
 }
 
 impl Live {
-    /// The table; `None` once it is closed.
+    /// Returns the table; `None` once it is closed.
     pub fn table(&self) -> Option<LiveTable> {
         self.table.lock().clone()
     }
 
-    /// Does what other processes ask of the table.
+    /// Handles the requests of other processes to the table.
     fn take_asks(&self) {
-        // Who asks and is not answered is told so by its own waiting.
+        // A process whose request is not answered learns so from its own timeout.
         _ = self.table().map(|table| table.take_all());
     }
 
-    /// Waits for what is under way on its threads; the last handle closes the table.
+    /// Waits for the work of its threads; the last handle closes the table.
     pub fn close(&self) {
         if self.opened_in.is_parent() {
             return;
@@ -105,7 +105,7 @@ impl RawStore {
         }
     }
 
-    /// What a target (`table` or `table@version`) names.
+    /// Returns the table that a target (`table` or `table@version`) names.
     pub fn find(&self, py: Python<'_>, target: &str) -> PyResult<FoundTable> {
         self.check_open(py)?;
         let target: Target = target.parse().map_err(|error: String| usage(py, error))?;
@@ -122,7 +122,8 @@ impl RawStore {
             return Ok(FoundTable::Live(self.open_live(name)?));
         }
         let table = self.store.table(name)?;
-        // In object storage the pointer may be a second old, and whoever asks has just swapped.
+        // In object storage the pointer may be a second old, and the caller may have swapped just
+        // now.
         table.look_again();
         let version = match target.version {
             Some(version) => version,
@@ -143,7 +144,7 @@ impl RawStore {
             shape: Arc::new(Shape::of(forebay_engine::Source::Live(&table))),
             opened_in: OpenedIn::this_process(),
             table: Mutex::new(Some(table)),
-            taker: Taker::default(),
+            taker: RowTaker::default(),
         });
         // The thread keeps no table open: it ends with the last other handle.
         let taken = Arc::downgrade(&live);
@@ -180,8 +181,8 @@ impl RawStore {
 
     /// Whether a table is live.
     ///
-    /// `name` is the table's (str). Raises `MissingError` where there is no such table, and
-    /// `UsageError` for what is no name.
+    /// `name` is the table's (str). Raises `MissingError` if there is no such table, and
+    /// `UsageError` if the name is invalid.
     ///
     /// >>> opened.is_live("people")
     /// False
@@ -193,7 +194,7 @@ impl RawStore {
             .map_err(|error| of_error(py, error))
     }
 
-    /// Closes the live table of that name, if it is open here.
+    /// Closes the live table of that name, if this store has it open.
     #[pyo3(name = "_close_table")]
     fn close_table(&self, py: Python<'_>, name: &str) {
         if self.opened_in.is_parent() {
@@ -205,8 +206,8 @@ impl RawStore {
 
     /// Closes the live tables that are open in it, and the store for further calls.
     ///
-    /// What was taken from it before is read on, of batch tables. A later call is an `Error`. The
-    /// end of a `with` block closes it, too.
+    /// Batch tables that were taken from it before can still be read. A later call is an `Error`.
+    /// The end of a `with` block closes it, too.
     ///
     /// >>> opened.close()
     /// >>> opened.tables()
@@ -223,7 +224,7 @@ impl RawStore {
     }
 }
 
-/// The store's directory or URL; an error once it is closed.
+/// Returns the store's directory or URL, or an error once it is closed.
 #[pyfunction]
 pub fn open_url(py: Python<'_>, store: &RawStore) -> PyResult<String> {
     store.check_open(py).map(|()| store.url.clone())

@@ -1,4 +1,4 @@
-//! A table to be read and, where it is live, written.
+//! A table for reading and, if it is live, for writing.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::store::{Live, RawStore};
 use crate::turns::give_turn;
 use crate::values::to_python;
 
-/// The native part of `forebay.Table`, of which the package's users need not know.
-// Of a batch table it is one version, until it is told to go on to another.
+/// The native part of `forebay.Table`, which users of the package do not see.
+// For a batch table it is one version, until it changes to another.
 #[pyclass(frozen, subclass, module = "forebay._forebay")]
 pub struct RawTable {
     /// The table's name (str), without a version.
@@ -72,7 +72,7 @@ type Parts<'py> = (
     Option<Bound<'py, PyAny>>,
 );
 
-/// What an operation consists of; the time to live may be left out.
+/// Returns the parts of an operation; the time to live may be left out.
 fn parts<'py>(write: &Bound<'py, PyAny>) -> PyResult<Parts<'py>> {
     if write.len()? == 4 {
         return write.extract();
@@ -93,7 +93,7 @@ impl RawTable {
         })
     }
 
-    /// Goes on to what a target names; gives whether that is another version.
+    /// Changes to the version that a target names; returns whether it is another one.
     #[pyo3(name = "_go_to")]
     fn go_to(&self, py: Python<'_>, store: &RawStore, target: &str) -> PyResult<bool> {
         let next = OpenedTable::from(store.find(py, target)?);
@@ -103,7 +103,7 @@ impl RawTable {
         Ok(!same)
     }
 
-    /// The number of the version that is read (int); None where the table is live.
+    /// The number of the version that is read (int); None if the table is live.
     ///
     /// >>> people.version, clicks.version
     /// (1, None)
@@ -115,9 +115,9 @@ impl RawTable {
         }
     }
 
-    /// The least and the greatest possible number of rows (two int), as far as is known at once.
+    /// The least and the greatest possible number of rows (two int), as far as it is known at once.
     ///
-    /// Both are the same where the version's count is known. `len(table)` counts.
+    /// Both are the same if the version's count is known. `len(table)` counts.
     ///
     /// >>> people.rows_between
     /// (3, 3)
@@ -133,7 +133,7 @@ impl RawTable {
         }
     }
 
-    /// How keys are arranged: `hashed`, or `ordered`, which has ranges.
+    /// The order of keys: `hashed`, or `ordered`, which supports ranges.
     ///
     /// >>> people.order, clicks.order
     /// ('ordered', 'hashed')
@@ -142,7 +142,7 @@ impl RawTable {
         format!("{:?}", self.opened().shape().order).to_lowercase()
     }
 
-    /// What values are: `bytes`, `number` (int or float), `row` (dicts of columns) or `list`.
+    /// The kind of values: `bytes`, `number` (int or float), `row` (dicts of columns) or `list`.
     ///
     /// >>> people.kind, clicks.kind
     /// ('row', 'number')
@@ -151,7 +151,7 @@ impl RawTable {
         self.opened().shape().kind_name()
     }
 
-    /// The template over columns that keys are made by; of a live table `{key}`.
+    /// The template over columns from which keys are made; `{key}` for a live table.
     ///
     /// >>> people.key_template
     /// '{id}'
@@ -164,7 +164,7 @@ impl RawTable {
 
     /// The columns of rows: a list of pairs, the name and the Arrow type, both str.
     ///
-    /// It is empty where values are no rows. `schema` has them for pyarrow, with the key.
+    /// It is empty if values are not rows. `schema` has them for pyarrow, with the key.
     ///
     /// >>> people.columns
     /// [('id', 'Utf8'), ('name', 'Utf8'), ('age', 'Int64')]
@@ -178,14 +178,14 @@ impl RawTable {
             .collect()
     }
 
-    /// The value of a key, or `default` where the key is absent.
+    /// The value of a key, or `default` if the key is absent.
     ///
-    /// `key` is str, bytes or a whole number, which stands for its decimal digits; `default` is
-    /// any object. A value is as `kind` says; `table[key]` is the same with a KeyError in place
-    /// of `default`.
+    /// `key` is str, bytes or a whole number, which means its decimal digits; `default` is any
+    /// object. The value is of the table's `kind`; `table[key]` is the same with a KeyError in
+    /// place of `default`.
     ///
-    /// Raises TypeError for a key of another class, `UsageError` for a value that Python's
-    /// classes cannot hold (a timestamp with nanoseconds: `scan` reads it), and `DamagedError`.
+    /// Raises TypeError for a key of another class, `UsageError` for a value that Python's classes
+    /// cannot represent (a timestamp with nanoseconds: `scan` reads it), and `DamagedError`.
     ///
     /// >>> people.get("c"), people.get("x", "nobody")
     /// ({'id': 'c', 'name': 'Cyd', 'age': 19}, 'nobody')
@@ -219,8 +219,8 @@ impl RawTable {
 
     /// The values of many keys as a list, in their order; `default` for each that is absent.
     ///
-    /// `keys` is a list or whatever else can be looped over, or a column of NumPy, pandas,
-    /// pyarrow or polars; keys and values are those of `get`. Other threads run meanwhile.
+    /// `keys` is a list or any other iterable, or a column of NumPy, pandas, pyarrow or polars;
+    /// keys and values are those of `get`. Other threads run meanwhile.
     ///
     /// Raises what `get` raises, and TypeError for text or a data frame in place of keys.
     ///
@@ -248,21 +248,21 @@ impl RawTable {
             }
             give_turn(py, at)?;
         }
-        // To give much memory back takes milliseconds.
+        // Freeing much memory takes milliseconds.
         py.detach(move || drop(values));
         Ok(out)
     }
 
     /// The values of many keys as a table of pyarrow: a row for each key, in their order.
     ///
-    /// `keys` are those of `get_many`. `columns` is a list of names (list[str]): those that the
-    /// table has then, in that order, by default all that a scan has. All of a row is null where
-    /// its key is absent; its `to_pandas` makes `Int64` and the like of whole numbers among nulls,
-    /// not floats. With `binary` (bool) a column of keys is bytes, not text. No object of Python is
-    /// made for a value, so that this is the fastest way to many.
+    /// `keys` are those of `get_many`. `columns` is a list of names (list[str]) for the columns of
+    /// the table, in that order; the default is all columns of a scan. A row is null if its key is
+    /// absent; `to_pandas` of the table converts whole numbers among nulls to `Int64` and the like,
+    /// not to floats. With `binary` (bool) a column of keys is bytes, not text. No Python object is
+    /// made for a value, so this is the fastest way to read many.
     ///
-    /// Raises `UsageError` for a column that is not there and, without `binary`, for keys that
-    /// are not UTF-8; TypeError for what holds no keys.
+    /// Raises `UsageError` for a column that does not exist and, without `binary`, for keys that
+    /// are not UTF-8; TypeError for an object without keys.
     ///
     /// >>> people.get_many_arrow(["c", "x"], columns=["name", "age"]).to_pydict()
     /// {'name': ['Cyd', None], 'age': [19, None]}
@@ -303,8 +303,8 @@ impl RawTable {
 
     /// How many records there are now (int); `len(table)` is the same.
     ///
-    /// Of a version whose count is known that is at once; of others, and of live tables, each
-    /// record is looked at. Raises `DamagedError`.
+    /// For a version whose count is known, it returns at once; for other versions, and for live
+    /// tables, it reads each record. Raises `DamagedError`.
     ///
     /// >>> people.count(), clicks.count()
     /// (3, 1)
@@ -322,16 +322,15 @@ impl RawTable {
         all.count(py)
     }
 
-    /// The records from `start` to before `end` as a `Scan`: an Arrow stream, and to loop over.
+    /// The records from `start` to before `end` as a `Scan`: an Arrow stream, and an iterable.
     ///
-    /// `start` and `end` are keys; None is the table's first and past its last. `limit` (int) is
-    /// how many records there are at most. With `reverse` (bool) they come from the last to the
-    /// first, with `binary` (bool) keys are bytes, not text. `columns` (list[str]) names those
-    /// of the stream, and of rows that are looped over. A live table is read as it is when
-    /// `scan` is called.
+    /// `start` and `end` are keys; None is the beginning and the end of the table. `limit` (int) is
+    /// the most records. With `reverse` (bool) they are read from the last to the first; with
+    /// `binary` (bool) keys are bytes, not text. `columns` (list[str]) names the columns of the
+    /// stream, and of rows in loops. A live table is read as of the call of `scan`.
     ///
-    /// Raises `UsageError` for `start` or `end` in a hashed table, which has no ranges, and for
-    /// a column that is not there; TypeError for a key that is none.
+    /// Raises `UsageError` for `start` or `end` in a hashed table, which has no ranges, and for a
+    /// column that does not exist; TypeError for an invalid key.
     ///
     /// >>> [key for key, row in people.scan("b")]
     /// ['b', 'c']
@@ -374,16 +373,16 @@ impl RawTable {
         RawScan::new(py, walk, shape, range)
     }
 
-    /// Sets a key's value in a live table; it is as durable as the table promises then.
+    /// Sets a key's value in a live table; returns once it is as durable as the table promises.
     ///
-    /// `key` is str, bytes or a whole number. `value` is as `kind` says: str or bytes, a number, a
-    /// dict of columns, or a list. `ttl` is how long the key lasts: seconds (int or float), a
-    /// timedelta, or text as in "12h"; without it, as the table was made. A table that was made
-    /// with `ttl="never"` takes none, nor does one with deltas that was not made with
-    /// `ttl="per-key"`.
+    /// `key` is str, bytes or a whole number. `value` is of the table's `kind`: str or bytes, a
+    /// number, a dict of columns, or a list. `ttl` is how long the key lasts: seconds (int or
+    /// float), a timedelta, or text such as "12h"; the default is the table's TTL. A table that was
+    /// created with `ttl="never"` accepts none, and neither does one with deltas that was not
+    /// created with `ttl="per-key"`.
     ///
     /// Raises `UsageError` for a batch table, and for a value or `ttl` that the table does not
-    /// take; TypeError for a key or value of a wrong class; `Error` where the table is closed.
+    /// accept; TypeError for a key or value of a wrong class; `Error` if the table is closed.
     ///
     /// >>> sessions.put("s1", "Ada", ttl="12h")
     /// >>> sessions["s1"]
@@ -399,9 +398,9 @@ impl RawTable {
         self.write(py, Verb::Put, key, Some(value), ttl)
     }
 
-    /// Sets a key's value in a live table if the key is absent, and else leaves it as it is.
+    /// Sets a key's value in a live table if the key is absent; otherwise leaves it as it is.
     ///
-    /// `key`, `value`, `ttl` and what is raised are those of `put`.
+    /// `key`, `value`, `ttl` and the exceptions are those of `put`.
     ///
     /// >>> sessions.insert("s1", "Ada")
     /// >>> sessions.insert("s1", "Bob")
@@ -418,12 +417,12 @@ impl RawTable {
         self.write(py, Verb::Insert, key, Some(value), ttl)
     }
 
-    /// Adds to a key's value in a live table, by the kind of deltas that it was made with.
+    /// Adds to a key's value in a live table, by the kind of deltas that it was created with.
     ///
-    /// `key` and `ttl`, which sets anew how long the key lasts, are those of `put`; `delta` is a
-    /// number, or bytes or str to be appended. An absent key gets it as its value.
+    /// `key` and `ttl`, which sets again how long the key lasts, are those of `put`; `delta` is a
+    /// number, or bytes or str to append. An absent key gets it as its value.
     ///
-    /// Raises what `put` raises, and `UsageError` for a table that was made without deltas.
+    /// Raises what `put` raises, and `UsageError` for a table that was created without deltas.
     ///
     /// >>> clicks.delta("page-7", 4)
     /// >>> clicks["page-7"]
@@ -439,10 +438,10 @@ impl RawTable {
         self.write(py, Verb::Delta, key, Some(delta), ttl)
     }
 
-    /// Removes a key from a live table, whether it is there or not.
+    /// Removes a key from a live table, whether it exists or not.
     ///
-    /// `key` is str, bytes or a whole number. Raises `UsageError` for a batch table, TypeError
-    /// for a key of another class, and `Error` where the table is closed.
+    /// `key` is str, bytes or a whole number. Raises `UsageError` for a batch table, TypeError for
+    /// a key of another class, and `Error` if the table is closed.
     ///
     /// >>> clicks.delete("page-7")
     /// >>> "page-7" in clicks
@@ -451,8 +450,8 @@ impl RawTable {
         self.write(py, Verb::Delete, key, None, None)
     }
 
-    /// Does operations, each (verb, key, value) or (verb, key, value, ttl); all at once, or else
-    /// one by one, waiting for the device once.
+    /// Does operations, each (verb, key, value) or (verb, key, value, ttl): all at once, or one by
+    /// one with one wait for the device.
     #[pyo3(name = "_write_many")]
     fn write_many(&self, py: Python<'_>, writes: &Bound<'_, PyAny>, atomic: bool) -> PyResult<u64> {
         let (live, table) = self.live(py)?;
@@ -475,8 +474,8 @@ impl RawTable {
 
     /// For how many seconds more a key lasts (float); None: until it is deleted.
     ///
-    /// `key` is str, bytes or a whole number. Raises KeyError where the key is absent, and
-    /// TypeError for a key of another class.
+    /// `key` is str, bytes or a whole number. Raises KeyError if the key is absent, and TypeError
+    /// for a key of another class.
     ///
     /// >>> sessions.put("s1", "Ada", ttl=3600)
     /// >>> 3590 < sessions.ttl("s1") <= 3600
@@ -491,8 +490,8 @@ impl RawTable {
 
     /// Writes all that a live table has in memory to runs, its files of sorted records.
     ///
-    /// It is done by itself as memory fills. Raises `UsageError` for a batch table, and `Error`
-    /// where the table is closed.
+    /// A table does it by itself as memory fills. Raises `UsageError` for a batch table, and
+    /// `Error` if the table is closed.
     ///
     /// >>> clicks.flush()
     /// >>> clicks.rows_between
@@ -505,8 +504,8 @@ impl RawTable {
 
     /// Flushes a live table, then merges the runs of each partition into one.
     ///
-    /// Reads have fewer runs to look at then. It is done by itself as runs come to be many.
-    /// Raises what `flush` raises.
+    /// Reads then have fewer runs to search. A table does it by itself as runs accumulate. Raises
+    /// what `flush` raises.
     ///
     /// >>> clicks.optimize()
     fn optimize(&self, py: Python<'_>) -> PyResult<()> {
@@ -515,7 +514,7 @@ impl RawTable {
             .map_err(|error| of_error(py, error))
     }
 
-    /// Reads every run of a live table back; gives how many there are and what is wrong.
+    /// Reads every run of a live table back; returns their number and their problems.
     #[pyo3(name = "_verify_live")]
     fn verify_live(&self, py: Python<'_>) -> PyResult<(usize, Vec<String>)> {
         let (_, table) = self.live(py)?;
@@ -524,7 +523,7 @@ impl RawTable {
         Ok((runs, problems.iter().map(ToString::to_string).collect()))
     }
 
-    /// How a live table is doing.
+    /// Returns the statistics of a live table.
     #[pyo3(name = "_live_stats")]
     fn live_stats(&self, py: Python<'_>) -> PyResult<(Vec<usize>, u64, u64, u64)> {
         let (_, table) = self.live(py)?;
@@ -537,11 +536,11 @@ impl RawTable {
         ))
     }
 
-    /// Closes a live table, which another process may open then.
+    /// Closes a live table, so that another process can open it.
     ///
-    /// Writes that are under way are waited for. Every later call for the table is an `Error`,
-    /// until it is taken from its store again. The end of a `with` block closes it, too. Of a batch
-    /// table nothing is closed.
+    /// It waits for writes in progress. Every later call for the table is an `Error`, until it is
+    /// taken from its store again. The end of a `with` block closes it, too. For a batch table it
+    /// does nothing.
     ///
     /// >>> clicks.close()
     /// >>> opened["clicks"]["page-7"]

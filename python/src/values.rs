@@ -1,6 +1,6 @@
-//! Stored values as Python objects: bytes, numbers, dicts of columns, lists.
+//! Converts stored values to Python objects: bytes, numbers, dicts of columns, lists.
 //!
-//! Dates, times and decimals are made by `forebay/_values.py`, which knows Python's classes of
+//! Dates, times and decimals are made by `forebay/_values.py`, which knows Python's classes for
 //! them.
 
 use forebay_engine::ValueKind;
@@ -15,7 +15,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use crate::errors::{unreadable, usage};
 use crate::shape::Shape;
 
-/// A value as its table's kind says.
+/// Returns a value by its table's kind.
 pub fn to_python<'py>(py: Python<'py>, shape: &Shape, value: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let read = |error: RowError| unreadable(py, &error);
     if let Some(number) = shape.number {
@@ -30,7 +30,7 @@ pub fn to_python<'py>(py: Python<'py>, shape: &Shape, value: &[u8]) -> PyResult<
     }
 }
 
-/// The same, but of a row these columns only.
+/// Returns a value as `to_python` does, but only these columns of a row.
 pub fn to_python_fields<'py>(
     py: Python<'py>,
     shape: &Shape,
@@ -85,7 +85,7 @@ fn row_of<'py>(
     Ok(dict.into_any())
 }
 
-/// An error about a value, with the column that has it.
+/// Returns an error about a value, with the column that has it.
 fn of_column(py: Python<'_>, column: &str, error: PyErr) -> PyErr {
     let class = error.get_type(py).name();
     match class.is_ok_and(|class| class == "UsageError") {
@@ -103,7 +103,7 @@ fn list<'py>(py: Python<'py>, kind: &Kind, list: &ListView<'_>) -> PyResult<Boun
     Ok(out.into_any())
 }
 
-/// A map as a list of pairs: its keys need not be hashable.
+/// Returns a map as a list of pairs: its keys need not be hashable.
 fn pairs<'py>(py: Python<'py>, entries: &ListView<'_>) -> PyResult<Bound<'py, PyAny>> {
     let out = PyList::empty(py);
     for entry in entries.items() {
@@ -120,7 +120,7 @@ fn pairs<'py>(py: Python<'py>, entries: &ListView<'_>) -> PyResult<Bound<'py, Py
     Ok(out.into_any())
 }
 
-/// A value of a column or of items of that kind.
+/// Returns a value of a column or of items of that kind.
 fn datum<'py>(py: Python<'py>, kind: &Kind, value: &Datum<'_>) -> PyResult<Bound<'py, PyAny>> {
     let make = |function: &str| py.import("forebay._values")?.getattr(function);
     match value {

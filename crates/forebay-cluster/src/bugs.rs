@@ -1,29 +1,30 @@
-//! Defects that tests plant in the machines, to see that the simulator finds them. Outside of tests
-//! there are none.
+//! Defects that tests plant in the state machines to check that the simulator finds them.
+//!
+//! Outside of tests there are none.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
-    /// A swap is committed without all reports.
+    /// The coordinator commits a swap before all nodes have reported.
     CommitsEarly,
-    /// Proofs are not compared with the manifests.
+    /// The coordinator does not compare proofs with the manifests.
     BelievesProofs,
-    /// A late heartbeat of a process that has ended counts.
+    /// The coordinator accepts a late heartbeat of a process that has ended.
     HearsStale,
-    /// A revert ends before all have gone back.
+    /// A revert ends before all nodes have reverted.
     ForgetsANode,
-    /// A drop that a node could not carry out is not tried again.
+    /// A node does not retry a drop that failed.
     ForgetsADrop,
-    /// A node that is down is left out at once.
+    /// The coordinator excludes a node as soon as the node is down.
     LeavesOutEarly,
-    /// A request that was answered is done again.
+    /// The coordinator carries out a request again that it has already answered.
     DoesTwice,
-    /// The lists change before those who are new in them hold what they are to.
+    /// The preference lists change before their new nodes have the data.
     MovesEarly,
-    /// Who holds something no longer gives it up before all know.
+    /// A node removes data that it no longer has to hold before all nodes know the new lists.
     ReleasesEarly,
-    /// A node answers from what the head has replaced, as long as it lacks the new version.
+    /// A node that lacks the new version answers from the version that the head has replaced.
     AnswersFromOld,
-    /// A replica that forgot comes back as the peer that it was.
+    /// A replica that lost its state comes back as the same peer.
     ReusesAPeer,
 }
 
@@ -32,7 +33,7 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plants a defect in what this thread runs from now on.
+/// Plants a defect in everything that this thread runs from now on.
 #[cfg(test)]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);

@@ -1,4 +1,4 @@
-//! What changed between two revisions of the catalog, for operators: one event a change.
+//! Events for operators: one for each change between two revisions of the catalog.
 
 use forebay_engine::TableName;
 
@@ -11,21 +11,21 @@ use crate::model::{
 /// A change of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterEvent {
-    /// The same words for each change of a kind.
+    /// The name of this kind of change, the same for each change of the kind.
     pub what: &'static str,
-    /// Somebody may have to do something.
+    /// Whether an operator may have to act.
     pub is_wrong: bool,
     pub node: Option<NodeName>,
     pub table: Option<TableName>,
-    /// Versions, or counts, before and after.
+    /// Versions or counts, before and after the change.
     pub from: Option<u64>,
     pub to: Option<u64>,
-    /// What `forebay cluster cancel` takes.
+    /// The id that `forebay cluster cancel` takes.
     pub request: Option<RequestId>,
     pub reason: Option<String>,
 }
 
-/// The events that lead from a model to a later one, nodes first.
+/// Returns the events that lead from one model to a later one, nodes first.
 pub fn events_between(old: &Model, new: &Model) -> Vec<ClusterEvent> {
     let mut events = Vec::new();
     nodes_between(old, new, &mut events);

@@ -1,4 +1,4 @@
-//! The events between two models.
+//! Tests of the events between two models.
 
 use std::collections::{BTreeMap, BTreeSet};
 

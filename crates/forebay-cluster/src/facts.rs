@@ -1,4 +1,4 @@
-//! What a node knows of itself and of its cluster, for who watches it.
+//! Facts that a node knows about itself and its cluster, for monitoring.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,49 +10,50 @@ use crate::model::{Model, NodeEntry, NodeState};
 use crate::node::Node;
 use crate::time::Now;
 
-/// See the module's text.
+/// The facts that one node knows about itself and its cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeFacts {
     pub is_coordinator: bool,
-    /// How long ago a head was last heard of, from the store or from any node. Where none was yet:
-    /// since the start.
+    /// The time since this node last received a head, from the store or from any node. If it has
+    /// received none, the time since the start.
     pub head_received: Duration,
-    /// It answers no rows: it heard of no head for longer than it may, or the cluster refuses it.
+    /// The node serves no rows: it received no head for longer than allowed, or the cluster refuses
+    /// it.
     pub is_cut_off: bool,
-    /// The newest revision whose tables serve here.
+    /// The newest revision whose tables this node serves.
     pub serves: u64,
-    /// The catalog is lost, damaged or an old copy: nobody changes anything.
+    /// The catalog is lost, damaged or an old copy, so no node changes anything.
     pub is_catalog_lost: bool,
     pub nodes: NodeCounts,
     pub rollouts: RolloutFacts,
     pub plan: PlanFacts,
 }
 
-/// How many nodes are in which state.
+/// The number of nodes in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeCounts {
     pub up: usize,
-    /// Nobody is led to them: they are silent, or serve nothing yet.
+    /// Nodes to which no node routes: they are unreachable, or serve nothing yet.
     pub suspected: usize,
     pub paused: usize,
     pub down: usize,
     pub left: usize,
 }
 
-/// The rollouts under way.
+/// The rollouts in progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolloutFacts {
     pub count: usize,
-    /// How long ago the oldest one was begun, by this node's clock. Zero where there is none.
+    /// The age of the oldest rollout by this node's clock; zero if there is none.
     pub oldest: Duration,
     pub tables: BTreeSet<TableName>,
 }
 
-/// The plan that is carried out.
+/// The plan in progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlanFacts {
     pub batches_left: usize,
-    /// By the pace of the batches that are done; zero where none is.
+    /// The estimated time left, by the pace of the completed batches; zero if no batch is complete.
     pub left: Duration,
 }
 
@@ -75,7 +76,7 @@ impl NodeFacts {
 }
 
 impl NodeCounts {
-    /// As the node `me` sees them, which sees itself as up.
+    /// Counts the nodes as `me` sees them. A node sees itself as up.
     fn of(model: &Model, me: Option<NodeId>, suspects: &BTreeSet<NodeId>) -> Self {
         let mut counts = Self::default();
         for node in model.all_nodes() {

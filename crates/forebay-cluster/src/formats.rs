@@ -1,11 +1,11 @@
-//! What a catalog's format allows, and who speaks it.
+//! Checks of what a catalog's format allows, and of which nodes support a format.
 
 use crate::message::Introduction;
 use crate::model::{
     FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMAT_OF_TIMING, FORMATS, Model, NEWEST_FORMAT, NodeEntry,
 };
 
-/// Why a node cannot be one of a cluster with a catalog of this format.
+/// Returns why a node cannot join a cluster whose catalog has this format.
 pub fn speaks_not(format: u64, who: &Introduction) -> Option<String> {
     let [oldest, newest] = who.formats;
     if (oldest..=newest).contains(&format) {
@@ -18,7 +18,7 @@ pub fn speaks_not(format: u64, who: &Introduction) -> Option<String> {
     ))
 }
 
-/// Whether plans can be written into a catalog of this format.
+/// Checks whether a catalog of this format can hold plans.
 pub fn has_plans(format: u64) -> Result<(), String> {
     match format >= FORMAT_OF_PLANS {
         true => Ok(()),
@@ -28,7 +28,7 @@ pub fn has_plans(format: u64) -> Result<(), String> {
     }
 }
 
-/// Whether live tables can be written into a catalog of this format.
+/// Checks whether a catalog of this format can hold live tables.
 pub fn has_live_tables(format: u64) -> Result<(), String> {
     match format >= FORMAT_OF_LIVE {
         true => Ok(()),
@@ -38,7 +38,7 @@ pub fn has_live_tables(format: u64) -> Result<(), String> {
     }
 }
 
-/// Whether tables can get layouts of their own in a catalog of this format.
+/// Checks whether a catalog of this format can hold layouts of single tables.
 pub fn has_own_layouts(format: u64) -> Result<(), String> {
     match format >= FORMAT_OF_LIVE {
         true => Ok(()),
@@ -49,7 +49,7 @@ pub fn has_own_layouts(format: u64) -> Result<(), String> {
     }
 }
 
-/// Whether another node timeout than the default can be written into a catalog of this format.
+/// Checks whether a catalog of this format can hold a node timeout other than the default.
 pub fn has_timing(format: u64) -> Result<(), String> {
     match format >= FORMAT_OF_TIMING {
         true => Ok(()),
@@ -60,7 +60,7 @@ pub fn has_timing(format: u64) -> Result<(), String> {
     }
 }
 
-/// Whether all nodes speak a format, those that are down too: they may come back.
+/// Checks whether all nodes support a format. Nodes that are down count: they may come back.
 pub fn cannot_upgrade(model: &Model, format: u64) -> Result<(), String> {
     if format > NEWEST_FORMAT {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! What clusters, nodes, zones, requests and addresses are called.
+//! Names and ids of clusters, nodes, zones and requests, and network addresses.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,38 +7,39 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest of these names, in bytes.
+/// The maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
-/// How many characters are told of a text that is no name.
+/// The maximum number of characters of an invalid name that an error message shows.
 const SHOWN: usize = 80;
 
-/// Tells a cluster from any other: random, drawn once.
+/// A random id that distinguishes a cluster from all others. It is drawn once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub u64);
 
-/// A node's number, given by the catalog when it first comes. Never given twice.
+/// A node's number. The catalog assigns it when the node first joins, and never reuses it.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default,
 )]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
-/// What people call a cluster. A catalog may have another text, of a program that did not check it.
+/// The name of a cluster. A catalog written by a program that did not check it may have other text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ClusterName(String);
 
-/// What people call a node: unique in its cluster.
+/// The name of a node, unique in its cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NodeName(String);
 
-/// What fails together: a rack, an availability zone. Replicas lie in different ones.
+/// A failure domain, such as a rack or an availability zone. Replicas are placed in different
+/// zones.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Zone(String);
 
-/// Why a text is no such name.
+/// An error for a text that is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{name:?} is not a valid {what} name: use 1 to 64 of A-Z a-z 0-9 _ . - and begin with neither a \
@@ -49,7 +50,7 @@ pub struct NodeNameError {
     name: String,
 }
 
-/// Where somebody is reached: a host name or an address, and a port.
+/// A network address: a host name or an IP address, and a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostPort {
@@ -77,7 +78,8 @@ fn checked(what: &'static str, name: &str) -> Result<String, NodeNameError> {
     Err(NodeNameError { what, name })
 }
 
-/// The name of a request, as somebody wrote it: rollouts and plans are called by theirs.
+/// Checks the name of a request as a client wrote it. Rollouts and plans bear the names of their
+/// requests.
 pub fn request_name(name: &str) -> Result<String, NodeNameError> {
     checked("rollout", name)
 }
@@ -160,7 +162,7 @@ impl HostPort {
         Self { host, port }
     }
 
-    /// The same host at another port.
+    /// Returns the same host with another port.
     #[must_use]
     pub fn at(&self, port: u16) -> Self {
         Self::new(&self.host, port)

@@ -1,4 +1,4 @@
-//! Layouts of nodes, by the planner.
+//! Layouts of nodes, computed by the planner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,18 @@ use crate::request::REPLICAS;
 use crate::searches::first_layout;
 use crate::version::VersionSummary;
 
-/// How many replicas a table has at most.
+/// The maximum number of replicas of a table.
 pub const MOST_REPLICAS: usize = 5;
 
-/// Ranges of slots over all nodes that may hold something, with lists of so many.
+/// Computes ranges of slots over all nodes that may hold data, with preference lists of `replicas`
+/// nodes.
 pub fn slot_layout(model: &Model, replicas: usize) -> Result<Vec<RangeEntry>, String> {
     let nodes = holders(model)?;
     let classes = planned(&nodes, &Line::Uniform(SLOTS), replicas)?;
     Ok(ranges(&classes, slot_bound))
 }
 
-/// Ranges of an ordered table, by the partitions of its first version.
+/// Computes the ranges of an ordered table from the partitions of its first version.
 pub fn ordered_layout(
     model: &Model,
     version: &VersionSummary,
@@ -38,7 +39,8 @@ pub fn ordered_layout(
     Ok(ranges(&classes, lower))
 }
 
-/// Ranges of a live table, by where its partitions begin, over the nodes that are up.
+/// Computes the ranges of a live table from the lower bounds of its partitions, over the nodes that
+/// are up.
 pub fn live_layout(
     model: &Model,
     lowers: &[Bound],
@@ -60,7 +62,8 @@ pub fn live_layout(
     Ok(ranges(&classes, |place| lowers[place as usize].clone()))
 }
 
-/// A layout with longer lists, of the nodes that are in it: what is held stays where it is.
+/// Returns a layout with longer lists of the nodes that it already has. Existing data does not
+/// move.
 pub fn longer_lists(
     model: &Model,
     layout: &Layout,
@@ -78,7 +81,7 @@ pub fn longer_lists(
     Ok(ranges(&classes, |place| bounds[place as usize].clone()))
 }
 
-/// Of ranges of slots how many each has; ranges of keys count alike.
+/// Returns the number of slots of each range. All ranges of keys count alike.
 fn widths(lowers: &[Bound]) -> Vec<u64> {
     let end = Bound::Slot(SLOTS as u16);
     let ends = lowers.iter().skip(1).chain([&end]);
@@ -93,14 +96,15 @@ pub fn slot_bound(place: u32) -> Bound {
     Bound::Slot(place as u16)
 }
 
-/// The nodes that are in a layout's lists.
+/// Returns the nodes in the lists of a layout.
 pub fn listed(layout: &Layout) -> BTreeSet<NodeId> {
     let ranges = layout.ranges();
     ranges.flat_map(|range| &range.list).copied().collect()
 }
 
-/// How long the lists of a layout have to be: a table of R replicas is held by the first R, and at
-/// least three are listed. Of a table that was placed by its load each list says who holds a range.
+/// Returns the necessary length of a layout's lists. The first R nodes of a list hold a table of R
+/// replicas, and a list has at least three nodes. If a table was placed by its load, each list
+/// names exactly the nodes that hold the range.
 pub fn longest(model: &Model, name: &LayoutName) -> usize {
     let tables = model.all_tables();
     let mut tables = tables.filter(|(_, table)| table.layout == *name).peekable();
@@ -112,7 +116,7 @@ pub fn longest(model: &Model, name: &LayoutName) -> usize {
     most.unwrap_or(REPLICAS).max(least)
 }
 
-/// These nodes, as the planner knows them.
+/// Returns these nodes in the planner's form.
 pub fn list_nodes(model: &Model, nodes: &BTreeSet<NodeId>) -> Vec<ListNode> {
     let mut zones: BTreeMap<&Zone, u32> = BTreeMap::new();
     let known = model.all_nodes().filter(|node| nodes.contains(&node.id));

@@ -1,17 +1,19 @@
-//! The coordinator's seat: a lease in the catalog.
+//! The coordinator lease: a document of the catalog that names the coordinator.
 //!
-//! The holder rewrites the document every [`Timing::lease_renewal`]. A node that wants the lease,
-//! and has seen the document unchanged for [`Timing::coordinator_lease`] by its own clock, takes it
-//! by a conditional write: one of several gets it. Nothing depends on there being one holder only:
-//! what a coordinator writes is conditional on the head that it read, and a new one raises the
-//! head's term first.
+//! The holder rewrites the document every [`Timing::lease_renewal`]. A node that wants the lease
+//! waits until the document is unchanged for [`Timing::coordinator_lease`] by its own clock. Then
+//! it takes the lease by a conditional write: if several nodes try, one succeeds. Safety does not
+//! depend on there being only one holder. Each write of a coordinator is conditional on the head
+//! that it read, and a new coordinator first raises the head's term.
 //!
-//! A holder that most nodes are silent to may be cut off from them, and reach the catalog all the
-//! same. It offers the seat and goes on: who hears nothing of it may take the seat at once. Where
-//! those nodes are dead nobody takes it, and nothing has changed.
+//! A holder that receives nothing from most nodes may be cut off from them, and still reach the
+//! catalog. It offers the lease and continues as coordinator. A node that receives nothing from the
+//! holder may then take the lease at once. If the silent nodes are dead, no node takes the lease,
+//! and nothing changes.
 //!
-//! A client that asks for something rings: it rewrites the document with another `bell`. The holder
-//! notices when it renews, so that being asked costs an idle coordinator no request of its own.
+//! A client with a request rings: it rewrites the document with another `bell`. The holder notices
+//! this when it renews the lease. So an idle coordinator sends no extra requests to the catalog to
+//! look for client requests.
 
 use std::time::Duration;
 
@@ -22,13 +24,13 @@ use crate::ids::{ClusterId, HostPort, NodeName};
 use crate::model::{parsed_as, written};
 use crate::time::{Now, Timing};
 
-/// Between a renewal of the holder and this, one write may be overtaken.
+/// The number of attempts to ring. A renewal by the holder can overtake one write.
 const RINGS: usize = 3;
 
 /// The name of the document.
 pub const COORDINATOR_LEASE: &str = "lease";
 
-/// Has the holder look for requests when it renews. That it cannot be told is no error.
+/// Makes the holder look for requests at its next renewal. Failing to ring is not an error.
 pub fn ring(catalog: &dyn Catalog, bell: u64) {
     let rung = || -> Option<WriteOutcome> {
         let (bytes, seen) = catalog.get(COORDINATOR_LEASE).ok()??;
@@ -46,28 +48,29 @@ pub fn ring(catalog: &dyn Catalog, bell: u64) {
     }
 }
 
-/// The document `seat`.
+/// The content of the document `lease`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseDocument {
     pub cluster: ClusterId,
     pub holder: NodeName,
-    /// Where the holder answers.
+    /// The address of the holder.
     pub peer: HostPort,
     /// The holder's incarnation.
     pub incarnation: u64,
     pub renewal: u64,
-    /// Given up: anybody may take it at once.
+    /// The holder has released the lease: any node may take it at once.
     pub released: bool,
-    /// Changed by who wants requests to be looked at.
+    /// A number that clients change so that the holder looks for requests.
     pub bell: u64,
-    /// Most nodes are silent to the holder: a node that hears nothing of it may take the seat.
+    /// Most nodes are silent to the holder: a node that receives nothing from it may take the
+    /// lease.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub offered: bool,
 }
 
 impl LeaseDocument {
-    /// Whether the holder has done something since.
+    /// Returns whether the holder has renewed the lease or changed it since.
     fn is_renewed(&self, since: &Self) -> bool {
         (self.incarnation, self.renewal, self.released)
             != (since.incarnation, since.renewal, since.released)
@@ -79,9 +82,9 @@ pub enum LeaseEvent {
     Tick,
     Read(Option<(LeaseDocument, SeenTag)>),
     Put(SeenTag),
-    /// Somebody else wrote it.
+    /// Another node or client wrote the document.
     Changed,
-    /// The catalog did not answer; a write may have been done.
+    /// The catalog did not answer; a write may have taken effect.
     Failed,
 }
 
@@ -91,19 +94,19 @@ pub enum LeaseAction {
     Put(LeaseDocument, Option<SeenTag>),
     /// This node is the coordinator from now on.
     Won,
-    /// It is no longer.
+    /// This node is no longer the coordinator.
     Lost,
-    /// Requests are to be looked at.
+    /// The coordinator has to look for requests.
     Rung,
 }
 
-/// One node's view of the seat. At most one action of the catalog is under way.
+/// One node's view of the lease. It has at most one catalog operation in progress.
 #[derive(Debug)]
 pub struct CoordinatorLease {
     me: LeaseDocument,
     state: LeaseHolder,
     known: Option<KnownLease>,
-    /// Whether this node should try to get it.
+    /// Whether this node should try to take the lease.
     wanted: bool,
     busy: Option<Busy>,
     next_look: Duration,
@@ -115,9 +118,9 @@ pub struct CoordinatorLease {
 struct KnownLease {
     document: LeaseDocument,
     seen: SeenTag,
-    /// When the holder was first seen to have done this.
+    /// When this node first saw the document in its current state.
     since: Duration,
-    /// When this process was first seen to be the holder.
+    /// When this node first saw the current process as the holder.
     met: Duration,
 }
 
@@ -163,24 +166,24 @@ impl CoordinatorLease {
         matches!(self.state, LeaseHolder::Holding { .. })
     }
 
-    /// Who holds it, as far as is known.
+    /// Returns the holder, as far as this node knows.
     pub fn holder(&self) -> Option<&LeaseDocument> {
         let known = self.known.as_ref().map(|known| &known.document);
         known.filter(|document| !document.released)
     }
 
-    /// Says whether this node does without a coordinator, so that it looks, and takes the seat when
-    /// it is free.
+    /// Sets whether this node needs a coordinator. If so, the node watches the lease and takes it
+    /// when it is free.
     pub fn want(&mut self, wanted: bool) {
         self.wanted = wanted;
     }
 
-    /// Says whether the holder should offer the seat to nodes that hear nothing of it.
+    /// Sets whether the holder offers the lease to nodes that receive nothing from it.
     pub fn offer(&mut self, offered: bool) {
         self.offered = offered;
     }
 
-    /// Gives the seat up for good: this node stops.
+    /// Releases the lease for good: this node stops.
     pub fn retire(&mut self) {
         self.retired = true;
     }
@@ -195,7 +198,7 @@ impl CoordinatorLease {
             }
             LeaseEvent::Put(seen) => self.done(now, seen, &mut actions),
             LeaseEvent::Changed => {
-                // Somebody rang, or took it: the next look tells.
+                // A client rang, or another node took the lease: the next read shows which.
                 self.busy = None;
                 self.next_look = now.monotonic;
                 if self.is_held() {
@@ -234,7 +237,7 @@ impl CoordinatorLease {
                 *bell = document.bell;
                 actions.push(LeaseAction::Rung);
             }
-            // A renewal was refused, or its outcome is unknown: again.
+            // The renewal was refused, or its outcome is unknown: renew again.
             *renewed = (*renewed).min(now.monotonic.saturating_sub(timing.lease_renewal()));
             self.me.renewal = self.me.renewal.max(document.renewal);
             self.next_look = now.monotonic;
@@ -251,8 +254,8 @@ impl CoordinatorLease {
         };
         let is_old_self =
             document.holder == self.me.holder && document.peer == self.me.peer && !is_mine;
-        // This node wants the seat, so it hears nothing of the holder. Where it has just learnt who
-        // that is it tries to reach it first.
+        // This node wants the lease, so it receives nothing from the holder. If it has only just
+        // learned which node is the holder, it tries to reach that node first.
         let is_offered = document.offered && now.since(met) >= timing.heartbeat_lost();
         let is_over = now.since(since) >= timing.coordinator_lease();
         let is_free = document.released || is_old_self || is_offered || is_over;
@@ -308,7 +311,7 @@ impl CoordinatorLease {
         if let LeaseHolder::Holding { renewed, .. } = self.state
             && now.since(renewed) >= timing.coordinator_lease()
         {
-            // Others may have taken it by now.
+            // Another node may have taken it by now.
             self.state = LeaseHolder::Watching;
             self.known = None;
             actions.push(LeaseAction::Lost);

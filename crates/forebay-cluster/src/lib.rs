@@ -1,11 +1,11 @@
-//! A cluster: tables divided over nodes, one swap for all of them.
+//! Clusters: tables distributed over nodes, with one atomic swap for all of them.
 //!
-//! What a cluster is, is written in its *catalog*: one small document, the *head*, names immutable
-//! ones ([`model`]). Whoever changes the cluster writes new documents and replaces the head, on the
-//! condition that it is the one that was read. One node at a time does that, the *coordinator*.
+//! The *catalog* describes the cluster. One small document, the *head*, names immutable documents
+//! ([`model`]). To change the cluster, a node writes new documents and replaces the head, if the
+//! head is still the one that it read. Only one node at a time does this, the *coordinator*.
 //!
-//! The protocols are state machines without I/O: they are given the time and an event, and return
-//! what is to be done.
+//! The protocols are state machines without I/O. Each takes the time and an event, and returns the
+//! actions to carry out.
 
 mod bugs;
 pub mod catalog;

@@ -1,4 +1,4 @@
-//! What a node asks of the server that it is part of.
+//! Interfaces that a node requires of the server that it is part of.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -13,12 +13,12 @@ use forebay_engine::TableName;
 
 use crate::ids::HostPort;
 
-/// What is waited for without holding a thread.
+/// An answer that a task can await without blocking a thread.
 pub type DeferredAnswer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// How a node reaches others: by their peer ports.
+/// Access to other nodes through their peer ports.
 pub trait Peers: Debug + Send + Sync {
-    /// Sends a message, and waits for the answer. Messages to one node may overtake each other.
+    /// Sends a message and waits for the answer. Messages to one node may overtake each other.
     fn ask(
         &self,
         peer: &HostPort,
@@ -26,7 +26,7 @@ pub trait Peers: Debug + Send + Sync {
         within: Duration,
     ) -> DeferredAnswer<io::Result<Bytes>>;
 
-    /// A part of a run's file that a node has.
+    /// Fetches a part of a run's file from another node.
     fn fetch(
         &self,
         peer: &HostPort,
@@ -36,8 +36,8 @@ pub trait Peers: Debug + Send + Sync {
         within: Duration,
     ) -> DeferredAnswer<io::Result<Bytes>>;
 
-    /// Sends messages of replicas, or lets them get lost: `LocalReplicas::hear` takes them there.
-    /// Waits for nothing.
+    /// Sends messages of replicas, or loses them: `LocalReplicas::receive` takes them on the other
+    /// node. Does not wait.
     fn post(&self, peer: &HostPort, frame: Bytes);
 
     /// Asks for a copy of a partition, or a part of one: `LocalReplicas::answer_copy` answers.
@@ -49,8 +49,9 @@ pub trait Peers: Debug + Send + Sync {
     ) -> DeferredAnswer<io::Result<Bytes>>;
 }
 
-/// Whose certificates are let in.
+/// The set of trusted certificates.
 pub trait Trusted: Debug + Send + Sync {
-    /// These, as [`Introduction::key`](crate::message::Introduction::key) has them, and no others.
+    /// Trusts these certificates, in the form of
+    /// [`Introduction::key`](crate::message::Introduction::key), and no others.
     fn trust(&self, keys: BTreeSet<String>);
 }

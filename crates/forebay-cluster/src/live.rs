@@ -1,4 +1,4 @@
-//! The replicas of live tables that a node is to have, and where those of others are.
+//! The replicas of live tables that a node has to have, and routes to those of other nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use crate::model::{
     EndedLoad, GroupEntry, InheritedReplica, LoadStage, Model, NodeEntry, PeerState, TableLoad,
 };
 
-/// A replica that a node is to have, and what its group is to be.
+/// A replica that a node has to have, and the desired state of its group.
 ///
-/// Where the files are not there: a peer that is new is made, empty, by `founders` if there are
-/// any, and does not run yet, as it promises nothing before the catalog has it; any other forgot.
+/// If the files are missing, a new peer is created empty, with `founders` if there are any. It does
+/// not run yet, because it promises nothing before the catalog has it. Any other peer without files
+/// has lost its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaOrder {
     pub table: TableName,
@@ -25,36 +26,38 @@ pub struct ReplicaOrder {
     pub epoch: u64,
     pub group: GroupId,
     pub peer: PeerId,
-    /// It is to be there, and to say so; it runs once this is over.
+    /// The peer has to exist and be reported, but runs only once this is false.
     pub is_new: bool,
-    /// The voters that the group is founded with, where the peer is one of them; none: it joins.
+    /// The voters that found the group, if this peer is one of them. If none, the peer joins the
+    /// group.
     pub founders: Option<Vec<PeerId>>,
-    /// The replica of here that it goes on from, alone, where its group takes the place of one that
-    /// lost its majority.
+    /// The local replica whose state it continues alone, if its group replaces one that lost its
+    /// majority.
     pub inherits: Option<InheritedReplica>,
-    /// The peer of another group that it comes from, where that was split. If that one had the
-    /// split by a copy, this one was never here: it is made, empty, though the catalog has it.
+    /// The peer of another group that this one results from, if that group was split. If that peer
+    /// received the split in a copy, this one never existed. It is created empty, although the
+    /// catalog names it.
     pub comes_from: Option<(GroupId, PeerId)>,
-    /// The partition is to be split.
+    /// The split that the partition has to undergo.
     pub split: Option<Arc<SplitEntry>>,
-    /// All peers that may still be talked to.
+    /// All peers that may still receive messages.
     pub peers: Vec<OrderedPeer>,
-    /// What the group is to become, if this replica leads it.
+    /// The desired members of the group; this replica works towards them if it leads.
     pub wanted: WantedPeers,
-    /// The load that the partition is to get.
+    /// The load that the partition has to add.
     pub load: Option<OrderedLoad>,
-    /// The load of the table that ended last.
+    /// The table's load that ended last.
     pub last_load: EndedLoad,
 }
 
-/// A load that a partition is to get.
+/// A load that a partition has to add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderedLoad {
     pub number: u64,
-    /// By which the store has its document, and the document's checksum.
+    /// The id of the load's document in the store, and the document's checksum.
     pub id: RunId,
     pub sum: u64,
-    /// Whoever leads the group is to propose it.
+    /// The group's leader has to propose it.
     pub is_adding: bool,
 }
 
@@ -63,47 +66,48 @@ pub struct OrderedLoad {
 pub struct OrderedPeer {
     pub peer: PeerId,
     pub node: NodeId,
-    /// None: the node is none any more.
+    /// Its address; none if the node is no longer a node of the cluster.
     pub address: Option<HostPort>,
 }
 
-/// The replicas that a node is to have, and those that are to go.
+/// The replicas that a node has to have, and those that it has to remove.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReplicaOrders {
-    /// They are what the node knew before it stopped, and maybe not all: what is there of them
-    /// runs, and nothing is made or removed.
+    /// The node knew these orders before it stopped, and they may be incomplete. Existing replicas
+    /// run; none is created or removed.
     pub is_from_memory: bool,
-    /// The catalog's revision that says so.
+    /// The catalog revision of these orders.
     pub revision: u64,
-    /// All of them. What lies on the disk besides is to go.
+    /// All desired replicas. Any other replica on the disk has to be removed.
     pub replicas: Vec<ReplicaOrder>,
-    /// How many more of a table's partitions are to be here, and have no peer here yet.
+    /// The number of each table's partitions that this node has to have and has no peer of yet.
     pub missing: BTreeMap<TableName, usize>,
-    /// Those that were ordered before, and are no more: they end, and their files go.
+    /// Replicas that were ordered before and no longer are: they end, and their files are removed.
     pub gone: Vec<(GroupId, PeerId)>,
 }
 
-/// A partition of a live table, and where its replicas are.
+/// A partition of a live table, and the nodes of its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveRoute {
     pub partition: PartitionId,
     pub bounds: Bounds,
     pub epoch: u64,
     pub group: GroupId,
-    /// Whoever led when last heard of, then the one that is to lead, then the others.
+    /// The last known leader first, then the node that should lead, then the others.
     pub nodes: Vec<NodeId>,
-    /// The children that it is being split into: whoever has the split already finds keys there.
+    /// The children that result from the split in progress. A node that has applied the split finds
+    /// keys in them.
     pub children: Vec<ChildRoute>,
 }
 
-/// A child of a partition that is being split, on the nodes of the whole.
+/// A child of a partition that is being split, on the nodes of the whole partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChildRoute {
     pub partition: PartitionId,
     pub group: GroupId,
 }
 
-/// What a node is to have by a model.
+/// Returns the replicas that a node has to have by a model.
 pub fn orders(model: &Model, me: NodeId) -> Vec<ReplicaOrder> {
     let mut orders = Vec::new();
     for (name, entry) in model.live_tables() {
@@ -140,15 +144,15 @@ impl OrderedLoad {
     }
 }
 
-/// With what the replicas of a group on a node are ordered.
+/// The context in which the replicas of a group on a node are ordered.
 struct Ordering<'a> {
     model: &'a Model,
     me: NodeId,
     table: &'a TableName,
     options: &'a Arc<LiveOptions>,
-    /// The nodes that are to have it, and how many replicas there are to be.
+    /// The nodes that have to have the partition, and the desired number of replicas.
     wanted: (&'a [NodeId], usize),
-    /// The one that is under way, and the last that has ended.
+    /// The load in progress, and the load that ended last.
     loads: (Option<&'a TableLoad>, EndedLoad),
 }
 
@@ -188,7 +192,7 @@ fn comes_from(group: &GroupEntry, founder: PeerId) -> Option<(GroupId, PeerId)> 
     Some((from.group, *left))
 }
 
-/// How many of a table's partitions are to be on a node and have no peer there yet.
+/// Counts a table's partitions that a node has to have and has no peer of yet.
 pub fn missing(model: &Model, me: NodeId) -> BTreeMap<TableName, usize> {
     let mut missing = BTreeMap::new();
     for (name, _) in model.live_tables() {
@@ -217,7 +221,7 @@ fn ordered_peers(model: &Model, group: &GroupEntry) -> Vec<OrderedPeer> {
     ordered.collect()
 }
 
-/// What a group is to become, by the catalog.
+/// Returns the desired members of a group by the catalog.
 fn wanted_peers(
     model: &Model,
     group: &GroupEntry,
@@ -238,7 +242,7 @@ fn wanted_peers(
     }
 }
 
-/// Where the partitions of live tables are, for whoever leads requests to them.
+/// Returns the routes to the partitions of live tables.
 pub fn live_routes(
     model: &Model,
     leaders: &BTreeMap<GroupId, NodeId>,

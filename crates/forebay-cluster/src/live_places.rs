@@ -1,4 +1,4 @@
-//! Where keys of live tables are, for whoever leads commands to them.
+//! Finds the partitions of live tables by key, for routing commands.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use crate::live::{LiveRoute, live_routes};
 use crate::model::Model;
 use forebay_replica::GroupId;
 
-/// The live tables of a cluster. It never changes: a server takes it once a command.
+/// The live tables of a cluster. It is immutable: a server fetches it once per command.
 #[derive(Debug, Default)]
 pub struct LivePlaces {
     tables: BTreeMap<TableName, LivePlace>,
 }
 
-/// Where the partitions of a live table are.
+/// The routes to the partitions of one live table.
 #[derive(Debug)]
 pub struct LivePlace {
     pub order: Order,
     pub kind: ValueKind,
     hasher: KeyHasher,
-    /// Side by side, from the beginning of the order.
+    /// Adjacent routes, from the beginning of the order.
     routes: Vec<LiveRoute>,
-    /// Where each partition's is among them, by its number.
+    /// The index of each partition in `routes`, by its number.
     places: Vec<(PartitionId, usize)>,
 }
 
@@ -75,12 +75,12 @@ impl LivePlace {
         &self.routes
     }
 
-    /// The slot of a key; none in ordered tables.
+    /// Returns the slot of a key; none in ordered tables.
     pub fn slot(&self, key: &[u8]) -> Option<u16> {
         (self.order == Order::Hashed).then(|| self.hasher.slot(key))
     }
 
-    /// Where a key is.
+    /// Returns the route of a key.
     pub fn route(&self, key: &[u8]) -> Option<&LiveRoute> {
         let slot = self.slot(key);
         let is_below = |lower: &Bound| match (lower, slot) {
@@ -94,7 +94,7 @@ impl LivePlace {
         self.routes.get(at.checked_sub(1)?)
     }
 
-    /// Where a partition is.
+    /// Returns the route of a partition.
     pub fn route_of(&self, partition: PartitionId) -> Option<&LiveRoute> {
         let found = self
             .places
@@ -102,7 +102,7 @@ impl LivePlace {
         self.routes.get(self.places[found.ok()?].1)
     }
 
-    /// Who has what begins at a place.
+    /// Returns the route of the partition that begins at a bound.
     pub fn route_at(&self, place: &Bound) -> Option<&LiveRoute> {
         let at = self
             .routes

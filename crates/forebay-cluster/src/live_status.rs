@@ -1,4 +1,4 @@
-//! How the groups of live tables stand, for people and their programs.
+//! The state of the groups of live tables, for people and their programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,58 +13,58 @@ use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableEntry};
 use crate::time::Now;
 use crate::traffic_status::TrafficStatus;
 
-/// A group without a leader for so long is told of.
+/// A group without a leader for this long is reported.
 const LEADERLESS: Duration = Duration::from_secs(5);
-/// So many partitions without a majority are told one by one.
+/// The maximum number of partitions without a majority that are listed one by one.
 const MOST_LOST: usize = 256;
 
-/// How many partitions of live tables stand how; one may be counted several times.
+/// The number of partitions of live tables in each state. A partition can count in several states.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveStatus {
     pub partitions: usize,
-    /// No leader was heard of yet.
+    /// Partitions for which no leader was ever reported.
     pub unfounded: Partitions,
-    /// No leader was heard of for some seconds, or none yet by this coordinator.
+    /// Partitions without a reported leader for some seconds, or none yet to this coordinator.
     pub without_leader: Partitions,
-    /// Fewer than a majority of their voters are on nodes that are up, and have what they had.
+    /// Fewer than a majority of their voters are on nodes that are up and have kept their data.
     pub without_majority: Partitions,
-    /// They are on fewer nodes than their table wants, or come to be on others.
+    /// Partitions on fewer nodes than their table wants, or moving to others.
     pub short: Partitions,
-    /// They are being split.
+    /// Partitions that are being split.
     #[serde(default)]
     pub being_split: Partitions,
-    /// They have just come of a split, and no leader was heard of yet.
+    /// New partitions of a split for which no leader was reported yet.
     #[serde(default)]
     pub children: Partitions,
     #[serde(default)]
     pub tables: BTreeMap<TableName, LiveTableStatus>,
-    /// The first of those without a majority, and what is left of each.
+    /// The first of the partitions without a majority, and the remaining replicas of each.
     #[serde(default)]
     pub lost: Vec<LostPartition>,
-    /// How much is done where.
+    /// The traffic of each node.
     #[serde(default)]
     pub traffic: TrafficStatus,
 }
 
-/// How the partitions of one table stand.
+/// The state of the partitions of one table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveTableStatus {
     pub partitions: usize,
-    /// So many of them have a leader.
+    /// The number of partitions that have a leader.
     pub led: usize,
     pub without_majority: usize,
-    /// Nodes whose replicas do not answer their leaders, and how many those are.
+    /// Nodes whose replicas do not answer their leaders, and the number of such replicas.
     pub unreachable: BTreeMap<String, usize>,
-    /// Nodes that come to have replicas, and how many are not there yet.
+    /// Nodes that are getting replicas, and the number of replicas that they do not have yet.
     pub joining: BTreeMap<String, usize>,
-    /// Nodes that lost replicas, and how many.
+    /// Nodes that lost replicas, and the number of lost replicas.
     pub lost: BTreeMap<String, usize>,
-    /// Nodes whose replicas met damage and are needed until others take their place, and how many.
+    /// Nodes with unhealthy replicas, which are needed until others replace them, and their number.
     #[serde(default)]
     pub unhealthy: BTreeMap<String, usize>,
 }
 
-/// So many partitions, and the first of them.
+/// A number of partitions, and the first of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partitions {
     pub count: usize,
@@ -91,7 +91,7 @@ impl Partitions {
 }
 
 impl LiveStatus {
-    /// As a coordinator has heard; `None`: there are no live tables.
+    /// Computes the state from the reports to a coordinator; `None` if there are no live tables.
     pub fn of(model: &Model, received: ReceivedReports<'_>, now: Now) -> Option<Self> {
         let mut status = Self::default();
         for (table, entry) in model.live_tables() {
@@ -130,7 +130,7 @@ impl LiveStatus {
         (status.partitions > 0).then_some(status)
     }
 
-    /// What is neither read nor written, and what to do.
+    /// Describes partitions that can be neither read nor written, and what to do.
     pub fn down(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut problem = |partitions: &Partitions, words: &str| {
@@ -140,7 +140,7 @@ impl LiveStatus {
         };
         let accept = self.what_of_lost();
         problem(&self.without_majority, &accept);
-        // Those without a majority have no leader either.
+        // Partitions without a majority have no leader either.
         let only_unled = Partitions {
             count: match self.without_leader.count > self.without_majority.count {
                 true => self.without_leader.count,
@@ -160,7 +160,7 @@ impl LiveStatus {
         problems
     }
 
-    /// What is wrong, and what to do.
+    /// Describes the problems, and what to do.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = self.down();
         for (table, status) in &self.tables {
@@ -169,7 +169,7 @@ impl LiveStatus {
         problems
     }
 
-    /// What is no problem, and worth knowing.
+    /// Describes what is not a problem but worth knowing.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (partitions, words) in [
@@ -194,7 +194,7 @@ impl LiveStatus {
         notes
     }
 
-    /// What to do about partitions without a majority.
+    /// Describes what to do about partitions without a majority.
     fn what_of_lost(&self) -> String {
         let gone = self.lost.iter().flat_map(|lost| &lost.gone);
         let down = gone.filter(|gone| gone.may_return);
@@ -252,7 +252,7 @@ fn by_node(
     nodes.iter().map(line)
 }
 
-/// A group that is looked at.
+/// A group under examination.
 struct Look<'a> {
     model: &'a Model,
     so_far: ReceivedReports<'a>,
@@ -260,7 +260,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Whether a leader was heard of lately. A coordinator that has just begun has heard of none.
+    /// Returns whether a leader was reported lately. A new coordinator has received no reports yet.
     fn is_led(&self, now: Now) -> bool {
         let groups = self.so_far.groups;
         let Some(received) = groups.led(self.group.group) else {

@@ -12,7 +12,7 @@ fn nodes(ids: &[u32]) -> Vec<NodeId> {
     ids.iter().copied().map(NodeId).collect()
 }
 
-/// A table of two partitions, of which the second is being moved from node 3 to node 4.
+/// A table of two partitions. The second is being moved from node 3 to node 4.
 fn model() -> Model {
     let table = TableName::new("carts").unwrap();
     let mut model = Model::default();

@@ -1,4 +1,4 @@
-//! Loads into live tables that are under way, for people and their programs.
+//! Loads into live tables that are in progress, for people and their programs.
 
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,21 @@ use serde::{Deserialize, Serialize};
 use crate::coordinator::{Coordinator, LoadProgress};
 use crate::model::{LoadStage, Model, TableLoad};
 
-/// See the module's text.
+/// The progress of one load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadStatus {
-    /// By which it is cancelled.
+    /// The request id by which the load can be cancelled.
     pub request: String,
     pub table: TableName,
     pub stage: LoadStage,
     pub rows: u64,
-    /// Of its files.
+    /// The total size of its files.
     pub bytes: u64,
-    /// Replicas that have come to where the load is, and all; partitions of which a majority has,
-    /// and all that it adds to. None where the coordinator does not tell.
+    /// Replicas that have completed the load's current stage, and all replicas; partitions with
+    /// such a majority, and all partitions of the load. None if the coordinator does not report it.
     pub progress: Option<ReplicaCounts>,
-    /// The nodes that are down and have replicas of partitions of which no majority has come there.
+    /// Nodes that are down and have replicas of partitions in which no majority has completed the
+    /// stage.
     #[serde(default)]
     pub waits_for: Vec<String>,
 }
@@ -33,7 +34,7 @@ pub struct ReplicaCounts {
 }
 
 impl LoadStatus {
-    /// Of all that are under way.
+    /// Returns the status of all loads in progress.
     pub fn all(model: &Model, coordinator: Option<&Coordinator>) -> Vec<Self> {
         let loads = model.work.loads.iter();
         let loads = loads.filter(|load| !load.stage.is_over());

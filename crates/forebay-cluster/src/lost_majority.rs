@@ -1,4 +1,4 @@
-//! Partitions of live tables whose replicas have no majority any more, and what is left of them.
+//! Partitions of live tables whose replicas have lost their majority, and the remaining replicas.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +19,9 @@ pub struct LostPartition {
     pub group: GroupId,
     /// Voters that do not answer, and why.
     pub gone: Vec<GoneReplica>,
-    /// Those that do, the one with most first.
+    /// Voters that answer, the one with the longest log first.
     pub remaining: Vec<RemainingReplica>,
-    /// Nodes that are up, and have not told yet how far their replicas are.
+    /// Nodes that are up and have not reported the state of their replicas yet.
     pub waits_for: BTreeSet<String>,
 }
 
@@ -30,7 +30,7 @@ pub struct GoneReplica {
     pub node: String,
     pub peer: PeerId,
     pub why: String,
-    /// Its node is not up: started again, it may bring back what the replica had.
+    /// Its node is not up. If it is started again, the data of the replica may come back.
     #[serde(default)]
     pub may_return: bool,
 }
@@ -39,14 +39,14 @@ pub struct GoneReplica {
 pub struct RemainingReplica {
     pub node: String,
     pub peer: PeerId,
-    /// The last entry of its log.
+    /// The term of the last entry of its log.
     pub term: u64,
     pub index: u64,
-    /// The partition's time as of what it has applied, in milliseconds since 1970-01-01 UTC.
+    /// The partition's time as of its last applied entry, in milliseconds since 1970-01-01 UTC.
     pub stamp_ms: u64,
 }
 
-/// A group that is looked at.
+/// A group under examination.
 struct LostLook<'a> {
     model: &'a Model,
     watch: &'a GroupWatch,
@@ -54,7 +54,7 @@ struct LostLook<'a> {
 }
 
 impl LostPartition {
-    /// `None`: a majority is on nodes that are up, and has not lost its files.
+    /// Returns `None` if a majority is on nodes that are up and have kept their files.
     pub fn of(
         model: &Model,
         watch: &GroupWatch,
@@ -90,7 +90,7 @@ impl LostPartition {
         })
     }
 
-    /// What is lost with the replicas that are gone.
+    /// Describes the data that is lost with the missing replicas.
     pub fn words(&self) -> String {
         let gone = self
             .gone
@@ -126,13 +126,14 @@ impl LostLook<'_> {
         entry.map_or_else(|| format!("node {node}"), |entry| entry.name.to_string())
     }
 
-    /// A node that is up says that its replica leads: it would not, without a majority.
+    /// Returns whether a node that is up reports that its replica leads. Without a majority it
+    /// would not lead.
     fn is_led(&self) -> bool {
         let leading = self.watch.leading(self.group.group);
         leading.is_some_and(|leading| self.is_up(leading.node))
     }
 
-    /// Replicas that answer, and how far each is.
+    /// Returns the replicas that answer, and the position of each.
     fn leaderless(&self) -> impl Iterator<Item = (&PeerEntry, &LeaderlessReplica)> {
         let peers = self.group.peers.iter();
         peers.filter_map(|peer| {
@@ -142,20 +143,20 @@ impl LostLook<'_> {
         })
     }
 
-    /// Those of them that count.
+    /// Returns those of them that vote.
     fn voters(&self) -> impl Iterator<Item = (&PeerEntry, &LeaderlessReplica)> {
         self.leaderless()
             .filter(|(entry, leaderless)| leaderless.votes(entry.peer))
     }
 
-    /// The group, by the replica that has most of its log.
+    /// Returns the group's members according to the replica with the longest log.
     fn members(&self) -> Membership {
         let newest = self.voters().map(|(_, leaderless)| leaderless);
         let newest = newest.max_by_key(|leaderless| (leaderless.term, leaderless.index));
         let leading = self.watch.leading(self.group.group);
         let known = newest.map(|leaderless| &leaderless.members);
         let known = known.or_else(|| leading.map(|leading| &leading.lead.members));
-        // Who is new votes only where it founds the group.
+        // A new peer votes only if it founds the group.
         let is_new = |peer: &&PeerEntry| peer.state == PeerState::New && self.group.term > 0;
         let named = self.group.peers.iter().filter(|peer| !is_new(peer));
         let named = || named.map(|peer| peer.peer).collect();

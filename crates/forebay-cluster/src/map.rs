@@ -1,7 +1,7 @@
-//! Who holds what, as the nodes route by it.
+//! The map by which a node routes: which nodes hold which ranges of which tables.
 //!
-//! A map is made of one head and of whom this node suspects, and never changes: a server takes it
-//! once a command.
+//! A map results from one head and from this node's suspicions. It is immutable: a server fetches
+//! it once per command.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use forebay_run::hash::SLOTS;
 use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
 use crate::model::{Layout, LayoutName, Model, NodeEntry};
 
-/// See the module's text.
+/// The nodes, classes and tables of a cluster, as one node sees them.
 #[derive(Debug, Clone)]
 pub struct ClusterMap {
     pub cluster: ClusterId,
@@ -24,11 +24,11 @@ pub struct ClusterMap {
     classes: Vec<Class>,
     layouts: BTreeMap<LayoutName, Arc<MapLayout>>,
     tables: BTreeMap<TableName, MapTable>,
-    /// The same map for clients who see one table alone, of those that have layouts of slots of
-    /// their own.
+    /// The maps for clients that see only one table, for each table that has its own layout of
+    /// slots.
     own: BTreeMap<TableName, Arc<ClusterMap>>,
-    /// Nodes answer for replicas at the ports of their first classes, and for what they head at
-    /// their ordinary ones. Else the other way round.
+    /// Whether nodes answer for replicas at the ports of their first classes, and as the primary at
+    /// their ordinary ports. Otherwise it is the other way round.
     pub is_own: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct MapNode {
     pub listen: HostPort,
     pub class_ports: Vec<u16>,
     pub peer: HostPort,
-    /// It has its lease, and nobody who asked it lately met silence.
+    /// The node has its lease, and answered all recent requests.
     pub is_available: bool,
 }
 
@@ -49,26 +49,27 @@ pub struct MapNode {
 pub struct Class {
     pub first: u16,
     pub last: u16,
-    /// The available nodes that hold it, the acting primary first; all of them when none is.
+    /// The available nodes that hold the class, the acting primary first. If no node is available,
+    /// all of its nodes.
     pub nodes: Vec<NodeId>,
-    /// Other nodes of its list, where no other node is available and there are live tables: clients
-    /// are told of them all the same, as this node may be the one that is cut off.
+    /// The other nodes of its list, if no other node is available and there are live tables.
+    /// Clients learn of them because this node may be the one that is cut off.
     pub away: Vec<NodeId>,
-    /// Where the acting primary answers for this class.
+    /// The address at which the acting primary answers for this class.
     pub primary: HostPort,
 }
 
-/// A table, as it is routed.
+/// The routing data of one table.
 #[derive(Debug, Clone)]
 pub struct MapTable {
     pub replicas: usize,
-    /// Each range is held by its whole list.
+    /// Whether all nodes of a range's list hold the range.
     pub by_range: bool,
     pub serving: Option<u64>,
     pub layout: Arc<MapLayout>,
 }
 
-/// Ranges side by side, from the beginning of the order.
+/// Adjacent ranges, from the beginning of the order.
 #[derive(Debug)]
 pub struct MapLayout {
     pub order: Order,
@@ -78,9 +79,9 @@ pub struct MapLayout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapRange {
     pub lower: Bound,
-    /// Who holds it, the primary first, whether available or not.
+    /// The nodes that hold the range, the primary first, whether available or not.
     pub list: Vec<NodeId>,
-    /// The same in the order in which this node asks them, where that is another one.
+    /// The same nodes in the order in which this node asks them, if that order differs.
     asked: Option<Vec<NodeId>>,
 }
 
@@ -103,7 +104,7 @@ impl ClusterMap {
             (name.clone(), Arc::new(MapLayout::new(layout, turns)))
         };
         let layouts: BTreeMap<_, _> = model.layouts.iter().map(layout).collect();
-        // Live tables have no versions: where they are, `live_routes` says.
+        // Live tables have no versions: `live_routes` has their routes.
         let batch = model.all_tables().filter(|(_, entry)| entry.live.is_none());
         let tables = batch.filter_map(|(name, entry)| {
             let table = MapTable {
@@ -116,7 +117,8 @@ impl ClusterMap {
         });
         let tables: BTreeMap<TableName, MapTable> = tables.collect();
         let main = layouts.get(&LayoutName::Main);
-        // A class's nodes hold a table of as many replicas as any has; of others they lead on.
+        // The nodes of a class hold a table with the maximum number of replicas. For other tables
+        // some of them forward.
         let of_main = model.all_tables();
         let of_main = of_main.filter(|(_, table)| table.layout == LayoutName::Main);
         let most = of_main.map(|(_, table)| table.replicas).max();
@@ -143,7 +145,7 @@ impl ClusterMap {
         }
     }
 
-    /// Of each table that has a layout of slots of its own what its clients see.
+    /// Builds the map that clients see for each table with its own layout of slots.
     fn own_maps(&self) -> BTreeMap<TableName, Arc<Self>> {
         let at_listen = |node: &MapNode| MapNode {
             class_ports: Vec::new(),
@@ -165,12 +167,13 @@ impl ClusterMap {
         maps.collect()
     }
 
-    /// The map for clients who see this table alone; none: as all see it.
+    /// Returns the map for clients that see only this table; none if they use the common map.
     pub fn own(&self, table: &TableName) -> Option<&Arc<Self>> {
         self.own.get(table)
     }
 
-    /// Tables that have layouts of slots of their own, with what [`ClusterMap::own`] tells of them.
+    /// Returns the tables that have their own layouts of slots, with the maps of
+    /// [`ClusterMap::own`].
     pub fn own_tables(&self) -> impl Iterator<Item = (&TableName, &Arc<Self>)> {
         self.own.iter()
     }
@@ -187,7 +190,7 @@ impl ClusterMap {
         self.nodes.get(&self.me).map(|node| &node.zone)
     }
 
-    /// The classes of the layout of all hashed tables, by slots.
+    /// Returns the classes of the layout of all hashed tables, by slots.
     pub fn classes(&self) -> &[Class] {
         &self.classes
     }
@@ -201,7 +204,7 @@ impl ClusterMap {
         self.tables.get(name)
     }
 
-    /// A table, with its name as the map has it.
+    /// Returns a table, with its name in the map.
     pub fn table_and_name(&self, name: &TableName) -> Option<(&TableName, &MapTable)> {
         self.tables.get_key_value(name)
     }
@@ -214,8 +217,8 @@ impl ClusterMap {
         self.layouts.get(name)
     }
 
-    /// From each place of a table on, the node of this zone that brings it from the store, unless
-    /// that is this one: the first of the list that is there.
+    /// Returns for each range of a table the node of this zone that fetches it from the store: the
+    /// first available node of the list. None if that is this node.
     pub fn passed_on(&self, table: &TableName) -> Vec<(Bound, Option<HostPort>)> {
         let Some(table) = self.tables.get(table) else {
             return Vec::new();
@@ -231,8 +234,8 @@ impl ClusterMap {
         table.layout.ranges.iter().map(of_range).collect()
     }
 
-    /// Of these nodes those to ask, the best first: available ones of this zone, other available
-    /// ones, then the rest, which may have come back. Without this node.
+    /// Returns the nodes to ask, in order: available nodes of this zone, other available nodes,
+    /// then the rest, which may have come back. Leaves this node out.
     pub fn to_ask<'a>(&'a self, list: &[NodeId]) -> Vec<&'a MapNode> {
         let mut nodes: Vec<&MapNode> = list
             .iter()
@@ -260,12 +263,12 @@ impl MapNode {
 }
 
 impl MapTable {
-    /// Who holds the place of a slot, the primary first.
+    /// Returns the nodes that hold a slot, the primary first.
     pub fn of_slot(&self, slot: u16) -> &[NodeId] {
         self.held(self.layout.range_of(&Bound::Slot(slot)))
     }
 
-    /// Who holds a key of an ordered table, the primary first.
+    /// Returns the nodes that hold a key of an ordered table, the primary first.
     pub fn of_key(&self, key: &[u8]) -> &[NodeId] {
         let at = |range: &MapRange| match &range.lower {
             Bound::Key(lower) => lower.as_slice() <= key,
@@ -275,7 +278,7 @@ impl MapTable {
         self.held(at.checked_sub(1).and_then(|at| self.layout.ranges.get(at)))
     }
 
-    /// Who of a range's list holds it of this table.
+    /// Returns the nodes of a range's list that hold the range of this table.
     pub fn held<'a>(&self, range: Option<&'a MapRange>) -> &'a [NodeId] {
         range.map_or(&[], |range| match self.by_range {
             true => range.asked.as_ref().unwrap_or(&range.list),
@@ -283,8 +286,8 @@ impl MapTable {
         })
     }
 
-    /// The same in the order of the list, the primary first: [`MapTable::held`] may begin with
-    /// another one.
+    /// Returns the same nodes in the order of the list, the primary first: [`MapTable::held`] may
+    /// begin with another node.
     pub fn listed<'a>(&self, range: &'a MapRange) -> &'a [NodeId] {
         match self.by_range {
             true => &range.list,
@@ -292,14 +295,15 @@ impl MapTable {
         }
     }
 
-    /// Whether its slots are held by others than those of other hashed tables.
+    /// Returns whether its slots are on other nodes than those of other hashed tables.
     pub fn has_own_slots(&self) -> bool {
         self.by_range && self.layout.order == Order::Hashed
     }
 }
 
 impl MapLayout {
-    /// `turns`: nodes are to ask different holders of a range, and this is which of them asks.
+    /// If `turns` is given, nodes ask different replicas of a range first, and it says which node
+    /// asks.
     fn new(layout: &Layout, turns: Option<(&BTreeMap<NodeId, MapNode>, NodeId)>) -> Self {
         let ranges = layout.ranges().map(|range| MapRange {
             lower: range.lower.clone(),
@@ -307,7 +311,7 @@ impl MapLayout {
             asked: turns.map(|(nodes, me)| in_turn(&range.list, nodes, me)),
         });
         let mut ranges: Vec<MapRange> = ranges.collect();
-        // What is on the move is no class of its own.
+        // A range on the move is not a class of its own.
         ranges.dedup_by(|next, range| next.list == range.list);
         debug_assert!(
             ranges.is_sorted_by(|one, next| one.lower < next.lower),
@@ -329,8 +333,8 @@ impl MapLayout {
     }
 }
 
-/// Holders of a range as one of the other nodes asks them: each begins with another one, so that
-/// all have about as much to do.
+/// Orders the nodes of a range for one of the other nodes. Each node begins with a different one,
+/// so that all get about the same load.
 fn in_turn(list: &[NodeId], nodes: &BTreeMap<NodeId, MapNode>, me: NodeId) -> Vec<NodeId> {
     let others = nodes.keys().filter(|node| !list.contains(node));
     let mine = others.take_while(|node| **node < me).count();
@@ -340,8 +344,9 @@ fn in_turn(list: &[NodeId], nodes: &BTreeMap<NodeId, MapNode>, me: NodeId) -> Ve
     list
 }
 
-/// The classes of a layout of slots. A node answers for each class that it heads at a port of the
-/// class; for those it heads while others are away, at the ports left over.
+/// Builds the classes of a layout of slots. A node answers for each class of which it is the
+/// primary at a port of the class. For classes of which it is the acting primary, it uses the
+/// remaining ports.
 fn classes(
     ranges: &[MapRange],
     (most, notifies_all): (usize, bool),
@@ -355,7 +360,7 @@ fn classes(
             let is_available = |id: &&NodeId| nodes.get(id).is_some_and(|node| node.is_available);
             let holders = range.list.iter().take(most);
             let mut list: Vec<NodeId> = holders.filter(is_available).copied().collect();
-            // Who has it not says so.
+            // If no holder is available, others of the list are named; they report a lack of data.
             if list.is_empty() {
                 list = range.list.iter().filter(is_available).copied().collect();
             }

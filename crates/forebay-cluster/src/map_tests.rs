@@ -108,7 +108,7 @@ fn who_is_suspected_heads_nothing() {
     let asked = map.to_ask(words.of_key(b"z"));
     let asked: Vec<u32> = asked.iter().map(|node| node.id.0).collect();
     assert_eq!(asked, [3, 2], "available ones and those of the zone first");
-    // This node suspects itself of nothing.
+    // This node does not suspect itself.
     let all: Vec<bool> = self::map(&[1, 2, 3])
         .nodes()
         .map(|node| node.is_available)
@@ -131,14 +131,15 @@ fn beside_live_tables_a_node_alone_tells_of_the_others() {
         let classes = map.classes().iter();
         classes.map(|class| class.away.clone()).collect()
     };
-    // Of the class that it does not hold no node is available: it names all that hold it.
+    // No node is available for the class that this node does not hold: it names all nodes of the
+    // class.
     let others = [vec![NodeId(2)], vec![], vec![NodeId(3)]];
     assert_eq!(away(&model, &[2, 3]), others);
     assert_eq!(away(&model, &[2]), [vec![], vec![], vec![]]);
     assert_eq!(away(&self::model(), &[2, 3]), [vec![], vec![], vec![]]);
 }
 
-/// `flights` has a layout of its own, in which its first slots are on all nodes.
+/// Returns a model in which `flights` has its own layout, with its first slots on all nodes.
 fn with_own_layout() -> Model {
     let mut model = model();
     let flights = TableName::new("flights").unwrap();
@@ -182,7 +183,7 @@ fn a_table_with_a_layout_of_its_own_is_held_by_whole_lists() {
     assert!(table.has_own_slots());
     assert_eq!(table.of_slot(1999).len(), 3);
     assert_eq!(table.of_slot(16383), [NodeId(3)]);
-    // Nodes that have none of it ask different holders.
+    // Nodes without any of it ask different nodes.
     let mut wide = model.clone();
     for id in 4..10 {
         wide.put_node(node(id, "b", &[]));

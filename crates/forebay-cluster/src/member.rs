@@ -1,4 +1,4 @@
-//! What a server asks of the node that it is part of.
+//! The interface through which a server uses its node.
 
 use std::fmt::Debug;
 use std::io;
@@ -15,28 +15,28 @@ use crate::live_places::LivePlaces;
 use crate::local::LocalReplicas;
 use crate::map::ClusterMap;
 
-/// What a server asks of its node.
+/// A node as its server sees it.
 pub trait Member: Debug + Send + Sync {
-    /// Who holds what, as far as this node knows. Cheap.
+    /// Returns the nodes of all ranges, as far as this node knows. Cheap.
     fn map(&self) -> Arc<ClusterMap>;
 
-    /// Where partitions of live tables are, as far as this node knows. Cheap.
+    /// Returns the routes to partitions of live tables, as far as this node knows. Cheap.
     fn live(&self) -> Arc<LivePlaces>;
 
-    /// The replicas of live tables that are here; none: it runs none.
+    /// Returns the replicas of live tables on this node; none if it runs no replicas.
     fn replicas(&self) -> Option<Arc<LocalReplicas>>;
 
-    /// For who watches the node. Not for each command.
+    /// Returns facts for monitoring. Not meant for each command.
     fn facts(&self) -> NodeFacts;
 
-    /// Answers another node's message. The answer may take seconds: heartbeats are answered when
-    /// there are news.
+    /// Answers another node's message. This can take seconds: a heartbeat is answered when there is
+    /// news.
     fn answer(&self, message: Bytes) -> DeferredAnswer<io::Result<Bytes>>;
 
     /// Waits until this node knows a head newer than this revision.
     fn newer_head(&self, than: u64) -> DeferredAnswer<()>;
 
-    /// A part of a run's file, for a node that brings the version from here.
+    /// Returns a part of a run's file, for a node that fetches the version from this node.
     fn fetch(
         &self,
         table: &TableName,
@@ -44,9 +44,9 @@ pub trait Member: Debug + Send + Sync {
         range: Range<u64>,
     ) -> DeferredAnswer<io::Result<Bytes>>;
 
-    /// Told of a node that refused a connection, or did not answer in time.
+    /// Reports a node that refused a connection, or did not answer in time.
     fn suspect(&self, node: NodeId);
 
-    /// Told of a suspected node that answered.
+    /// Reports that a suspected node answered.
     fn trust(&self, node: NodeId);
 }

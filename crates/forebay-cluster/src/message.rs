@@ -1,4 +1,4 @@
-//! What nodes tell each other.
+//! Messages between nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,53 +11,53 @@ use crate::model::{Head, Proof, RolloutId};
 use crate::reads::ReadsReport;
 use crate::reports::GroupReport;
 
-/// A node's heartbeat.
+/// A node's heartbeat report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beat {
     pub cluster: ClusterId,
     pub who: Introduction,
-    /// Rises with each heartbeat, and with each start of the process as far as the node's clock
+    /// Increases with each heartbeat, and with each start of the process as far as the node's clock
     /// does.
     pub seq: u64,
     /// The revision that the node knows.
     pub revision: u64,
-    /// The revision whose tables it serves: all that it names is open, and answers.
+    /// The revision whose tables the node serves: all versions that it names are open, and answer.
     pub serves: u64,
-    /// The revision all of whose ranges it holds.
+    /// The revision all of whose ranges the node holds.
     pub holds: u64,
     pub rollouts: BTreeMap<RolloutId, Readiness>,
-    /// How far it is with what it is to hold; `None`: all of that is there.
+    /// The node's progress in fetching the data that it has to hold; `None` if it has all of it.
     #[serde(default)]
     pub moving: Option<Readiness>,
-    /// It is about to stop.
+    /// The node is about to stop.
     pub leaving: bool,
     pub free_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched_bytes_per_s: Option<u64>,
-    /// What is wrong there, for people.
+    /// Problems of the node, for people.
     pub problems: Vec<String>,
-    /// Whom it knows to be suspected.
+    /// The nodes that it knows to be suspected.
     pub suspects: BTreeSet<NodeId>,
-    /// What changed of the groups whose replicas are here, and in turn what did not: so many at
-    /// most ([`MOST_REPORTS`](crate::reporting::MOST_REPORTS)).
+    /// Changed reports of the groups with replicas on this node, and unchanged ones in turn; at
+    /// most [`MOST_REPORTS`](crate::reporting::MOST_REPORTS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupReport>,
-    /// How many more have changed.
+    /// The number of further groups whose reports have changed.
     #[serde(default)]
     pub groups_left: usize,
-    /// The same of how much batch tables are read.
+    /// The same for the reads of batch tables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<ReadsReport>,
-    /// Up to where it knows which nodes lead.
+    /// The point up to which the node knows the leaders.
     #[serde(default)]
     pub leaders_known: LeadersMark,
 }
 
-/// What a node tells of its disk, and of how fast things come there.
+/// The free disk space of a node, and the speed at which it fetches data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeRoom {
     pub free_bytes: Option<u64>,
-    /// Bytes a second, lately, while something was brought.
+    /// The recent rate in bytes per second, while the node fetched something.
     pub fetched_bytes_per_s: Option<u64>,
 }
 
@@ -70,21 +70,22 @@ impl Beat {
     }
 }
 
-/// Up to where a node knows who leads: the coordinator's term, and a number of its.
+/// The point up to which a node knows the leaders: the coordinator's term, and a number that it
+/// assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LeadersMark {
     pub term: u64,
     pub number: u64,
 }
 
-/// Nodes whose replicas lead.
+/// Groups and the nodes whose replicas lead them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LeadersReport {
     pub mark: LeadersMark,
     pub leaders: Vec<(GroupId, NodeId)>,
 }
 
-/// How a node comes to be known, or known again.
+/// A node's request to be known, or known again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
     pub name: NodeName,
@@ -100,34 +101,35 @@ pub struct Introduction {
     pub key: Option<String>,
 }
 
-/// How far a node is with a rollout.
+/// A node's progress in a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Readiness {
-    /// So many bytes of so many are here.
+    /// `done_bytes` of `total_bytes` are on the node.
     Fetching { done_bytes: u64, total_bytes: u64 },
-    /// All versions are here, verified and open.
+    /// All versions are on the node, verified and open.
     Ready { proofs: BTreeMap<TableName, Proof> },
-    /// It cannot be; the words say why.
+    /// The node cannot become ready; the text says why.
     Failed { problem: String },
 }
 
-/// The coordinator's answer.
+/// The coordinator's answer to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BeatReply {
-    /// The node is known under this number. The head is told when it is newer than the node's.
+    /// The node is known under this number. The answer has the head if that is newer than the
+    /// node's.
     Known {
         node: NodeId,
         term: u64,
         head: Option<Box<Head>>,
         suspects: BTreeSet<NodeId>,
-        /// Who leads, as far as that is news.
+        /// Leaders that the node does not know yet.
         #[serde(default)]
         leaders: LeadersReport,
     },
-    /// Ask the coordinator instead, where that is known.
+    /// The node has to ask the coordinator instead, if that is known.
     NotCoordinator { coordinator: Option<HostPort> },
-    /// It cannot be a node of this cluster; the words say why.
+    /// The sender cannot be a node of this cluster; the text says why.
     Refused { problem: String },
 }

@@ -1,7 +1,7 @@
-//! How much batch tables are read: what nodes tell of it, and what the coordinator keeps.
+//! Reads of batch tables: the reports of nodes, and the coordinator's record of them.
 //!
-//! Any node that holds a range answers for it, so what a range is read is what all of its holders
-//! told together.
+//! Any node that holds a range answers for it. So the reads of a range are the sum of the reports
+//! of all its nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,22 +14,23 @@ use crate::reporting::Report;
 use crate::time::Now;
 use crate::traffic::{ReplicaTraffic, TrafficRate, TrafficWindow};
 
-/// What a node has not told again for so long is over: each is told about once a minute.
+/// A report is dropped if the node does not repeat it for this long. Nodes repeat each report about
+/// once a minute.
 const FORGOTTEN: Duration = Duration::from_secs(3 * 60);
 
-/// How much a node is asked of a partition of a batch table.
+/// The reads of a partition of a batch table on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadsReport {
     pub table: TableName,
-    /// That serves there.
+    /// The version that serves on the node.
     pub version: u64,
-    /// Of the partition, as the version has it.
+    /// The bounds of the partition in that version.
     pub bounds: Bounds,
     pub traffic: ReplicaTraffic,
 }
 
-/// The same, by the node that told it.
+/// The reads of a partition, with the node that reported them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeReads {
@@ -39,7 +40,7 @@ pub struct NodeReads {
     pub traffic: ReplicaTraffic,
 }
 
-/// What nodes told of batch tables, by their names.
+/// The reported reads of batch tables, by table name.
 pub type BatchReads = BTreeMap<TableName, Vec<NodeReads>>;
 
 /// A table, and the bounds of a partition.
@@ -68,15 +69,15 @@ impl NodeReads {
     }
 }
 
-/// What a node told of partitions, and when.
+/// The reports of a node by partition, with the time of each.
 type ReportedReads = BTreeMap<ReadsPlace, (Duration, ReadsReport)>;
 
-/// What nodes told.
+/// The reports of all nodes.
 #[derive(Debug, Default)]
 pub struct ReceivedReads(BTreeMap<NodeId, ReportedReads>);
 
 impl ReceivedReads {
-    /// Takes note of what a node tells; returns whether there is any.
+    /// Records the reports of a node; returns whether there are any.
     pub fn receive(&mut self, now: Now, node: NodeId, reports: Vec<ReadsReport>) -> bool {
         let is_news = !reports.is_empty();
         if let (false, None) = (is_news, self.0.get(&node)) {
@@ -84,7 +85,7 @@ impl ReceivedReads {
         }
         let reported = self.0.entry(node).or_default();
         for report in reports {
-            // Partitions of a version before are none any more.
+            // Partitions of an earlier version no longer exist.
             let is_of_another = |known: &ReadsReport| {
                 known.table == report.table && known.version != report.version
             };
@@ -95,12 +96,12 @@ impl ReceivedReads {
         is_news
     }
 
-    /// Another process runs on a node.
+    /// Drops the reports of a node that runs another process now.
     pub fn restarted(&mut self, node: NodeId) {
         self.0.remove(&node);
     }
 
-    /// Of the versions of tables that `is_asked_for`.
+    /// Returns the reads of the versions for which `is_asked_for` is true.
     pub fn reported(&self, now: Now, is_asked_for: impl Fn(&TableName, u64) -> bool) -> BatchReads {
         let mut all = BatchReads::new();
         for (node, reported) in &self.0 {

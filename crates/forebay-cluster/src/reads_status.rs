@@ -1,4 +1,4 @@
-//! How much batch tables are read, on which node and where most, for people and their programs.
+//! The reads of batch tables by node, and the most-read partitions, for people and their programs.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,35 @@ use crate::model::Model;
 use crate::reads::BatchReads;
 use crate::traffic::TrafficWindow;
 
-/// So many partitions are told one by one.
+/// The maximum number of partitions that are listed one by one.
 const MOST_HOT: usize = 8;
 
-/// What nodes told of the last minute, each about once a minute.
+/// The reads of the last minute. Nodes report each partition about once a minute.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadsStatus {
-    /// Keys that each node looks up in a minute.
+    /// The number of keys that each node looks up per minute.
     pub nodes: BTreeMap<String, u64>,
-    /// The partitions that are read most, the first most.
+    /// The most-read partitions, in descending order.
     pub hottest: Vec<ReadPartition>,
 }
 
-/// A partition of a batch table.
+/// The reads of one partition of a batch table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadPartition {
     pub table: TableName,
     pub bounds: Bounds,
-    /// In a minute, by all nodes together.
+    /// Reads per minute by all nodes together.
     pub reads: u64,
-    /// On how many nodes that was.
+    /// The number of nodes that reported reads.
     pub nodes: usize,
 }
 
 impl ReadsStatus {
-    /// `None`: nobody told of any.
+    /// Returns `None` if no node reported any reads.
     pub fn of(model: &Model, reported: &BatchReads) -> Option<Self> {
         let mut status = Self::default();
         for (table, reported) in reported {
-            // Bounds by where they begin.
+            // Keyed by the lower bounds.
             let mut parts: BTreeMap<_, ReadPartition> = BTreeMap::new();
             for one in reported {
                 let reads = one.rate(TrafficWindow::Minute).reads;

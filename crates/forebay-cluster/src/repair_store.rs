@@ -1,8 +1,9 @@
-//! Putting back into the store what it lost of the tables' files, from nodes' caches.
+//! Repairs a store that lost files of tables, with the files in nodes' caches.
 //!
-//! Of each version that serves, or that a rollback goes to, the files are sent that the store has
-//! not, or at another length. A cache is not believed: a partition is read back and compared with
-//! the manifest first. The manifest comes last, so that a version is there when all of it is.
+//! The repair covers each version that serves, or to which a rollback would go. It writes the files
+//! that the store lacks or has at another length. It does not trust a cache: it first reads a
+//! partition and compares it with the manifest. It writes the manifest last, so that a version
+//! exists only if it is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,16 +19,17 @@ use thiserror::Error;
 use crate::model::Model;
 use crate::node::VersionPlace;
 
-/// Who writes a file into the store, whatever is there; the last is told of bytes sent.
+/// A function that writes a file to the store and overwrites an existing one. Its last argument
+/// receives the number of bytes written.
 pub type PutFile<'a> =
     dyn Fn(&TableName, &VersionFile, &dyn ReadFile, &dyn Fn(u64)) -> io::Result<()> + 'a;
 
-/// The store, and the caches to bring its files from.
+/// The store, and the caches from which to fetch its files.
 pub struct StoreRepair<'a> {
     pub store: &'a Store,
     pub caches: &'a [Store],
     pub put: &'a PutFile<'a>,
-    /// Told of the bytes that are sent.
+    /// Receives the number of bytes written.
     pub advance: &'a dyn Fn(u64),
 }
 
@@ -41,28 +43,28 @@ pub enum StoreRepairError {
     Put { name: String, source: io::Error },
 }
 
-/// What a version needs still.
+/// The files of a version that are still missing.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Lack {
-    /// No cache has it, and the store has not: nothing is known of the version's files then.
+    /// Neither a cache nor the store has the manifest, so the version's files are unknown.
     pub manifest: bool,
     pub files: usize,
     pub bytes: u64,
 }
 
-/// What was done.
+/// The outcome of a repair.
 #[derive(Debug, Default)]
 pub struct RepairedStore {
     pub files: usize,
     pub bytes: u64,
     pub manifests: usize,
     pub lacks: BTreeMap<VersionPlace, Lack>,
-    /// What is damaged in the caches.
+    /// Damage found in the caches.
     pub problems: Vec<String>,
 }
 
-/// The versions that the store has to have: those that serve, those that a rollback goes to, and
-/// those of rollouts under way.
+/// Returns the versions that the store has to have: those that serve, those to which a rollback
+/// would go, and those of rollouts in progress.
 pub fn needed(model: &Model) -> BTreeSet<VersionPlace> {
     let mut needed = BTreeSet::new();
     for (table, entry) in model.all_tables() {
@@ -82,7 +84,7 @@ pub fn needed(model: &Model) -> BTreeSet<VersionPlace> {
 }
 
 impl StoreRepair<'_> {
-    /// The bytes that are to be sent of these versions, as far as is known.
+    /// Returns the number of bytes to write for these versions, as far as is known.
     pub fn missing_bytes(&self, places: &BTreeSet<VersionPlace>) -> Result<u64, StoreRepairError> {
         let mut runs = BTreeSet::new();
         let mut bytes = 0;
@@ -99,7 +101,7 @@ impl StoreRepair<'_> {
         Ok(bytes)
     }
 
-    /// Brings what the caches have of these versions.
+    /// Writes the files of these versions that the caches have.
     pub fn carry_out(
         &self,
         places: &BTreeSet<VersionPlace>,
@@ -155,7 +157,7 @@ impl StoreRepair<'_> {
         Ok(())
     }
 
-    /// Brings the partitions that are in a cache, and sound, of which the store lacks something.
+    /// Writes the partitions that a cache has intact and of which the store lacks files.
     fn fetch_from(
         &self,
         cache: &Store,
@@ -205,8 +207,8 @@ impl StoreRepair<'_> {
         })
     }
 
-    /// The manifest of a version and its bytes: the store's, else that of the first cache that has
-    /// one.
+    /// Returns the manifest of a version and its bytes: from the store, otherwise from the first
+    /// cache that has one.
     fn manifest(
         &self,
         place: &VersionPlace,
@@ -225,7 +227,7 @@ impl StoreRepair<'_> {
         Ok(None)
     }
 
-    /// The files of a version that the store has not, or at another length.
+    /// Returns the files of a version that the store lacks, or has at another length.
     fn missing(&self, manifest: &Manifest) -> Vec<VersionFile> {
         let mut files = self.store.files_of(manifest);
         files.retain(|file| !self.store.is_here(file));
@@ -251,7 +253,7 @@ fn read_if_there(
     }
 }
 
-/// The partitions of a version all files of which a cache has, at their lengths.
+/// Returns the partitions of a version of which a cache has all files at their lengths.
 fn here(cache: &Store, manifest: &Manifest) -> BTreeSet<PartitionId> {
     let mut here: BTreeSet<PartitionId> = manifest.partitions.iter().map(|part| part.id).collect();
     for file in cache.files_of(manifest) {

@@ -1,8 +1,8 @@
-//! What a node tells of many things with its heartbeats.
+//! Selects the reports that a node sends with its heartbeats.
 //!
-//! A heartbeat carries what changed since the coordinator took notice last, and of the rest a few
-//! in turn: each is told about once a minute, so a thousand idle groups cost some kilobytes a
-//! second.
+//! A heartbeat carries the reports that changed since the coordinator last acknowledged them, and a
+//! few of the others in turn. Each report is sent about once a minute. So a thousand idle groups
+//! cost some kilobytes a second.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,35 +10,35 @@ use std::time::Duration;
 
 use crate::time::Now;
 
-/// How many things of a kind a heartbeat tells of at most.
+/// The maximum number of reports of a kind in a heartbeat.
 pub const MOST_REPORTS: usize = 128;
-/// What did not change is told again after so long.
+/// The time after which an unchanged report is sent again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What is told of one thing.
+/// A report about one thing.
 pub trait Report: Debug + Clone {
     type Place: Debug + Ord + Clone;
 
     fn place(&self) -> Self::Place;
 
-    /// Whether another one is no news.
+    /// Returns whether the other report is close enough to this one to be no news.
     fn is_like(&self, other: &Self) -> bool;
 }
 
-/// What a node has told, and what is left to be told.
+/// The reports that a node has sent, and those that it still has to send.
 #[derive(Debug)]
 pub struct ReportQueue<R: Report> {
     all: BTreeMap<R::Place, ReportedItems<R>>,
-    /// The heartbeat that is under way, and what it tells.
+    /// The heartbeat in progress, and the reports in it.
     under_way: Option<(u64, Vec<R::Place>)>,
-    /// The term of the coordinator that was told.
+    /// The term of the coordinator that has the reports.
     term: u64,
 }
 
 #[derive(Debug)]
 struct ReportedItems<R> {
     report: R,
-    /// When it was taken notice of; none: it is news.
+    /// When the coordinator acknowledged the report; none if it is news.
     reported: Option<Duration>,
 }
 
@@ -53,7 +53,7 @@ impl<R: Report> Default for ReportQueue<R> {
 }
 
 impl<R: Report> ReportQueue<R> {
-    /// How all stands at this node now.
+    /// Replaces the current reports of this node.
     pub fn replace(&mut self, reports: Vec<R>) {
         let mut before = std::mem::take(&mut self.all);
         for report in reports {
@@ -70,7 +70,8 @@ impl<R: Report> ReportQueue<R> {
         }
     }
 
-    /// What the heartbeat of this number tells, and how much more is news.
+    /// Returns the reports for the heartbeat with this number, and the number of further reports
+    /// that are news.
     pub fn next(&mut self, now: Now, seq: u64) -> (Vec<R>, usize) {
         let is_due =
             |reported: &ReportedItems<R>| reported.reported.is_none_or(|at| now.since(at) >= AGAIN);
@@ -99,7 +100,7 @@ impl<R: Report> ReportQueue<R> {
         (reports, news.saturating_sub(MOST_REPORTS))
     }
 
-    /// Whether there is something that no heartbeat has told.
+    /// Returns whether there is news that no heartbeat has carried.
     pub fn has_news(&self) -> bool {
         let under_way = self.under_way.as_ref().map(|(_, places)| &places[..]);
         let is_reported = |place: &R::Place| under_way.is_some_and(|places| places.contains(place));
@@ -110,7 +111,8 @@ impl<R: Report> ReportQueue<R> {
         untold.any(|(place, _)| !is_reported(place))
     }
 
-    /// A coordinator of this term took notice of the heartbeat. One of another term knows nothing.
+    /// Records that a coordinator of this term acknowledged the heartbeat. A coordinator of another
+    /// term has no reports.
     pub fn noticed(&mut self, now: Now, seq: u64, term: u64) {
         if term != self.term {
             self.term = term;
@@ -164,20 +166,20 @@ mod tests {
         assert!(reporting.has_news());
         assert_eq!(reporting.next(now(1), 10).0.len(), 2);
         assert!(!reporting.has_news(), "it is under way");
-        // It got lost.
+        // The heartbeat was lost.
         assert_eq!(reporting.next(now(2), 11).0.len(), 2);
         reporting.noticed(now(2), 11, 7);
         assert!(reporting.next(now(3), 12).0.is_empty());
         reporting.replace(vec![report(1, 5), report(2, 6)]);
         assert_eq!(reporting.next(now(4), 13).0, [report(2, 6)]);
-        // It changed again while it was under way.
+        // The report changed again during the heartbeat.
         reporting.replace(vec![report(1, 5), report(2, 7)]);
         assert!(reporting.has_news());
         reporting.noticed(now(4), 13, 7);
         let (again, _) = reporting.next(now(5), 14);
         assert_eq!(again, [report(2, 7)]);
         reporting.noticed(now(5), 14, 7);
-        // Another coordinator knows nothing.
+        // Another coordinator has no reports.
         assert!(reporting.next(now(6), 15).0.is_empty());
         reporting.noticed(now(6), 15, 8);
         assert_eq!(reporting.next(now(7), 16).0.len(), 2);

@@ -1,4 +1,4 @@
-//! What nodes tell of the groups whose replicas they have.
+//! Reports of nodes about the groups of which they have replicas.
 
 use forebay_engine::live::PartitionSize;
 use forebay_replica::{GroupId, Membership, PeerId};
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 use crate::reporting::Report;
 use crate::traffic::ReplicaTraffic;
 
-/// How a replica stands.
+/// The state of a replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupReport {
     pub group: GroupId,
     pub peer: PeerId,
-    /// The newest that it knows.
+    /// The newest term that the replica knows.
     pub term: u64,
-    /// Why it cannot take part; none: it is there.
+    /// Why the replica cannot take part; none if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<ReplicaProblem>,
-    /// It met damage, and goes on as far as it can: another is to take its place.
+    /// The replica found damage and continues as far as it can. Another replica has to replace it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unhealthy: bool,
-    /// It leads, and has applied an entry of its term.
+    /// Set if the replica leads and has applied an entry of its term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads: Option<LeaderReport>,
-    /// How far it is, where it knows nobody who leads: one that does not vote has nothing.
+    /// Its position if it knows no leader. A replica that does not vote has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaderless: Option<LeaderlessReplica>,
-    /// How far it is with the load that is under way.
+    /// The replica's progress in the current load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadPosition>,
-    /// How much is done there; none: nothing, for long.
+    /// The replica's traffic; none if there was none for a long time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<ReplicaTraffic>,
 }
 
-/// How far a replica is with a load.
+/// The progress of a replica in a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadPosition {
@@ -45,63 +45,63 @@ pub struct LoadPosition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadedState {
-    /// So many bytes of its run have come.
+    /// The number of bytes of its run that the node has fetched.
     Coming(u64),
-    /// Its run is here, read back, and waits.
+    /// The node has fetched the run and read it back; the run waits to be added.
     Here,
-    /// It is a part of the partition here, and stays so after a crash.
+    /// The run is a part of the partition, and remains so after a crash.
     Added,
-    /// What can be added nowhere, or has no room here; the words say why.
+    /// The run cannot be added anywhere, or has no room on this node; the text says why.
     Failed(String),
 }
 
-/// How far a replica is that knows nobody who leads.
+/// The position of a replica that knows no leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderlessReplica {
-    /// As applied there.
+    /// The members as of the last entry that this replica applied.
     pub members: Membership,
-    /// Where its log ends.
+    /// The term of the last entry of its log.
     pub term: u64,
     pub index: u64,
-    /// The partition's time as of what is applied, in milliseconds since 1970-01-01 UTC.
+    /// The partition's time as of its last applied entry, in milliseconds since 1970-01-01 UTC.
     pub stamp_ms: u64,
 }
 
-/// What makes a replica come back as a new peer.
+/// A problem that makes a replica come back as a new peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplicaProblem {
-    /// It may not remember all that it promised.
+    /// The replica may not remember all of its promises.
     Forgot,
-    /// Its files cannot be read.
+    /// The replica's files cannot be read.
     Damaged,
-    /// It has not got the run of a load that others added. It takes part still, and is replaced
-    /// only where a majority is there without it.
+    /// The replica lacks the run of a load that others added. It still takes part. It is replaced
+    /// only if there is a majority without it.
     Missed,
 }
 
-/// What a leader knows of its group.
+/// A leader's knowledge of its group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderReport {
-    /// As applied there.
+    /// The members as of the last entry that the leader applied.
     pub members: Membership,
-    /// How many entries each other peer lacks of what is decided; those that do not answer are not
-    /// in it.
+    /// For each other peer, the number of decided entries that it lacks. Peers that do not answer
+    /// are left out.
     pub behind: Vec<(PeerId, u64)>,
-    /// About how much the partition holds; none: it was not looked at yet.
+    /// The approximate size of the partition; none if it was not measured yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<PartitionSize>,
 }
 
 impl LeaderlessReplica {
-    /// Whether a peer counts, by what it has applied.
+    /// Returns whether a peer is a voter, by the entries that the leader has applied.
     pub fn votes(&self, peer: PeerId) -> bool {
         self.members.voters.contains(&peer) || self.members.outgoing.contains(&peer)
     }
 }
 
 impl GroupReport {
-    /// Whether the replica is to be replaced, soon or at once.
+    /// Returns whether the replica has to be replaced, soon or at once.
     pub fn is_troubled(&self) -> bool {
         self.problem.is_some() || self.is_unhealthy
     }
@@ -114,8 +114,8 @@ impl Report for GroupReport {
         (self.group, self.peer)
     }
 
-    /// How far a voter is behind changes with each write, and how much a partition holds, and is
-    /// asked, too.
+    /// The lag of a voter, the size of a partition and its traffic change with each request, so
+    /// they are not compared exactly.
     fn is_like(&self, other: &Self) -> bool {
         let shape = |report: &Self| {
             let lead = report.leads.as_ref();

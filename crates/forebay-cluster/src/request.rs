@@ -1,4 +1,4 @@
-//! What clients ask of a cluster: documents `requests/ID` of the catalog.
+//! Requests of clients to a cluster: documents `requests/ID` of the catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,83 +13,82 @@ use crate::time::Timing;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Other versions are to serve, all of them or none.
+    /// Makes other versions serve, all of them or none.
     Swap {
         tables: BTreeMap<TableName, SwapTo>,
         options: RolloutOptions,
-        /// Also to versions that were rolled back from.
+        /// Allows versions that were rolled back from.
         force: bool,
     },
-    /// What served before is to serve again, of all these tables or of none.
+    /// Makes the previous versions serve again, of all these tables or of none.
     Rollback {
         tables: BTreeSet<TableName>,
         options: RolloutOptions,
     },
-    /// What served before is to serve again, if version `from` serves.
+    /// Makes the previous version serve again if version `from` serves.
     RollbackFrom {
         table: TableName,
         from: u64,
         options: RolloutOptions,
     },
-    /// A node that shows a certificate wants to be let in: other nodes let in only those that the
-    /// catalog names.
+    /// Admits a node that shows a certificate. Nodes admit only other nodes that the catalog names.
     Join { who: Box<Introduction> },
-    /// Parts of tables are to be held by other nodes.
+    /// Moves parts of tables to other nodes.
     Rebalance { plan: Box<MovePlan> },
-    /// The catalog is to be of this format from now on.
+    /// Upgrades the catalog to this format.
     Upgrade { format: u64 },
-    /// A rollout is given up, unless it was committed, and a load, unless it is being added; a plan
-    /// ends with what is done.
+    /// Cancels a rollout unless it was committed, or a load unless it is being added. A cancelled
+    /// plan ends, and keeps its completed moves.
     Cancel { rollout: RequestId },
-    /// Tables cease to be.
+    /// Drops a table.
     Drop { table: TableName },
-    /// A live table is to be made. `lowers`: where its partitions begin, the first where the order
-    /// does. None: three replicas.
+    /// Creates a live table. `lowers` has the lower bounds of its partitions; the first is the
+    /// beginning of the order. `replicas`: three if none.
     MakeLive {
         table: TableName,
         live: Box<LiveEntry>,
         lowers: Vec<Bound>,
         replicas: Option<usize>,
     },
-    /// A load that the store has whole is to be added to a live table.
+    /// Adds a load to a live table. The store has the complete load.
     Load {
         table: TableName,
         load: Box<LoadDraft>,
     },
-    /// These partitions of a live table have lost their majority for good: a replica that is left
-    /// of each goes on alone, and what only the others had is lost.
+    /// Recovers partitions of a live table that have lost their majority for good. One remaining
+    /// replica of each continues alone. Data that only the other replicas had is lost.
     ForceRecover {
         table: TableName,
         partitions: Vec<PartitionId>,
     },
-    /// How do live tables stand, as the coordinator knows? Nothing is changed.
+    /// Asks for the state of live tables, as the coordinator knows it. Changes nothing.
     LiveState {},
-    /// How much do these live tables hold? Nothing is changed.
+    /// Asks for the sizes of these live tables. Changes nothing.
     Survey { tables: BTreeSet<TableName> },
-    /// How much are batch tables read? Nothing is changed.
+    /// Asks for the reads of batch tables. Changes nothing.
     Reads {},
-    /// A partition of a live table is to be split at this place.
+    /// Splits a partition of a live table at this bound.
     Split { table: TableName, at: Bound },
-    /// A node is worked on: for so long it is not taken for lost.
+    /// Marks a node as under maintenance: for this time it does not count as lost.
     Pause { node: NodeName, for_ms: u64 },
-    /// A node that is down, and holds nothing, is forgotten.
+    /// Removes a node that is down and holds no data from the cluster.
     Remove { node: NodeName },
-    /// The protocols wait by this node timeout from now on.
+    /// Sets the node timeout from which all times of the protocols result.
     SetTiming { timing: Timing },
 }
 
-/// What a swap makes of one table.
+/// The changes that a swap makes to one table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwapTo {
     pub version: u64,
-    /// From now on; none: as it was, three for a new table.
+    /// The number of replicas from now on; none: unchanged, three for a new table.
     pub replicas: Option<usize>,
-    /// How many versions are kept, the serving one among them.
+    /// The number of versions to keep, including the serving one.
     pub keep: usize,
-    /// The version that has to serve still: this one takes its place, and has its rows.
+    /// The version that must still be serving. The new version replaces it, and contains its rows.
     pub replaces: Option<u64>,
 }
 
-/// How many replicas a table has unless somebody says otherwise.
+/// The default number of replicas of a table.
 pub const REPLICAS: usize = 3;

@@ -1,10 +1,11 @@
-//! Making the catalog anew of what nodes know.
+//! Restores a lost catalog from what the nodes remember.
 //!
-//! Each node notes the head that it follows, and all documents of it, in its cache. The newest of
-//! those becomes the catalog, as a head of a higher revision and a term far above: nodes follow it,
-//! and no coordinator of before can write anything, for its writes are conditional on a head that
-//! is there no more. A node that knows a higher revision still does not follow it, and has nobody
-//! be the coordinator ([`crate::coordinator`]): then the catalog is to be made of its memory.
+//! Each node saves the head that it follows, with all its documents, in its cache. The newest saved
+//! catalog becomes the catalog again, with a head of a higher revision and a far higher term. Nodes
+//! follow that head. No earlier coordinator can write anything, because its writes are conditional
+//! on a head that no longer exists. A node that knows a still higher revision does not follow the
+//! head, and lets no node be the coordinator ([`crate::coordinator`]). Then the catalog has to be
+//! restored from that node's memory.
 
 use std::io;
 
@@ -15,13 +16,14 @@ use crate::ids::ClusterId;
 use crate::lease::COORDINATOR_LEASE;
 use crate::model::{Documents, Head, Identity, Model, ModelError, parsed, written};
 
-/// How far the term rises: by more than coordinators that were not heard of can have raised it.
+/// The increase of the term. It exceeds the number of terms that unknown coordinators can have
+/// added.
 const TERMS: u64 = 1000;
 
-/// What a node knows of the catalog.
+/// The catalog as a node remembers it.
 #[derive(Debug, Clone)]
 pub struct Memory {
-    /// Where that is, for people.
+    /// The place of the memory, for people.
     pub from: String,
     pub identity: Identity,
     pub head: Head,
@@ -29,7 +31,7 @@ pub struct Memory {
     pub documents: Documents,
 }
 
-/// Why a catalog is not made anew. Nothing was changed, unless the words say so.
+/// Why a catalog is not restored. Nothing was changed, unless the text says so.
 #[derive(Debug, Error)]
 pub enum RestoreError {
     #[error(transparent)]
@@ -53,24 +55,24 @@ pub enum RestoreError {
     Changed,
 }
 
-/// What is to be written.
+/// The catalog that a restore will write.
 #[derive(Debug)]
 pub struct Restore {
     pub identity: Identity,
     pub head: Head,
-    /// As the memory has it.
+    /// The model in the memory.
     pub model: Model,
     documents: Documents,
-    /// Whose memory it is, and the revision that it knows.
+    /// The node whose memory is used, and the revision that it knows.
     pub from: String,
     pub known: u64,
-    /// The revision of the catalog that is there, where it can be read.
+    /// The revision of the existing catalog, if it can be read.
     pub found: Option<u64>,
     seen: Option<SeenTag>,
 }
 
 impl Restore {
-    /// What would be written of the newest memory, over what is there. `stamp`: random.
+    /// Plans the restore of the newest memory over the existing catalog. `stamp`: random.
     pub fn plan(
         catalog: &dyn Catalog,
         memories: Vec<Memory>,
@@ -112,15 +114,15 @@ impl Restore {
         })
     }
 
-    /// Writes it: the head last, on the condition that it is still what was seen. Cut short it is
-    /// done again.
+    /// Writes the catalog. It writes the head last, on the condition that the head has not changed
+    /// since the plan. An interrupted restore can be repeated.
     pub fn carry_out(&self, catalog: &dyn Catalog) -> Result<(), RestoreError> {
         for (name, bytes) in &self.documents {
             put_back(catalog, &format!("d/{name}"), bytes.clone())?;
         }
         let identity = written(self.identity.forebay_cluster, &self.identity);
         put_back(catalog, IDENTITY, identity.map_err(CatalogError::from)?)?;
-        // The answers to some of them may be lost: they would be carried out again.
+        // The answers to some requests may be lost: the coordinator would carry them out again.
         let requests = catalog
             .list("requests")
             .map_err(|error| io("requests", error))?;
@@ -128,7 +130,7 @@ impl Restore {
             let name = format!("requests/{name}");
             catalog.remove(&name).map_err(|error| io(&name, error))?;
         }
-        // It may be damaged, too. Whoever holds it takes it again.
+        // The lease may be damaged, too. Its holder takes it again.
         catalog
             .remove(COORDINATOR_LEASE)
             .map_err(|error| io(COORDINATOR_LEASE, error))?;
@@ -139,7 +141,7 @@ impl Restore {
     }
 }
 
-/// The head that is there.
+/// The existing head.
 struct StoredHead {
     head: Option<Head>,
     seen: Option<SeenTag>,
@@ -193,7 +195,8 @@ fn check_identity(catalog: &dyn Catalog, wanted: ClusterId) -> Result<(), Restor
     }
 }
 
-/// What a document says; `None`: it is damaged. One of a newer format is none of ours to replace.
+/// Parses a document; `None` if it is damaged. A document of a newer format is an error, because it
+/// must not be replaced.
 fn readable<T: serde::de::DeserializeOwned>(
     name: &str,
     bytes: &[u8],
@@ -205,7 +208,7 @@ fn readable<T: serde::de::DeserializeOwned>(
     }
 }
 
-/// Whether all that a head names is there.
+/// Returns whether all documents that a head names exist.
 fn is_whole(catalog: &dyn Catalog, head: &Head) -> Result<bool, RestoreError> {
     match Documented(catalog).model(head, &Model::default()) {
         Ok(_) => Ok(check_names(catalog)?),
@@ -214,7 +217,7 @@ fn is_whole(catalog: &dyn Catalog, head: &Head) -> Result<bool, RestoreError> {
     }
 }
 
-/// Whether the identity is there, which nodes need to start.
+/// Returns whether the identity exists, which nodes need to start.
 fn check_names(catalog: &dyn Catalog) -> Result<bool, RestoreError> {
     match Documented(catalog).identity() {
         Ok(_) => Ok(true),

@@ -16,7 +16,7 @@ fn empty() -> DirectoryCatalog {
     DirectoryCatalog::new(Arc::new(disk), Arc::new(SystemClock), Path::new("/store"))
 }
 
-/// As a node of a cluster remembers it, with a catalog that has just that.
+/// Returns the memory of a node whose catalog has just this revision.
 fn memory(revision: u64) -> Memory {
     let mut model = Model::default();
     let mut count = 0;
@@ -104,7 +104,8 @@ fn damage_is_replaced_document_by_document() {
         catalog.remove(name).unwrap();
         assert_eq!(restored(&catalog, vec![memory(9)]).revision, 10, "{name}");
     }
-    // What is known is less than what is damaged: the revision rises all the same.
+    // The known revision is lower than that of the damaged catalog: the revision increases
+    // nevertheless.
     let catalog = filled(&memory(12));
     catalog.remove("d/12-1").unwrap();
     assert_eq!(restored(&catalog, vec![memory(9)]).revision, 13);

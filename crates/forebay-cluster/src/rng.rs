@@ -1,6 +1,6 @@
-//! Random numbers of a machine: a seed repeats them.
+//! A random generator for the state machines. The same seed gives the same numbers.
 
-/// By splitmix64.
+/// A splitmix64 generator.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 

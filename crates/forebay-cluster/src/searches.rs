@@ -1,15 +1,17 @@
-//! The planner's searches for layouts, each up to a second of a processor.
+//! The planner's searches for layouts. Each takes up to a second of processor time.
 //!
-//! Thousands of simulated clusters ask for the same few hundred, so tests remember what was found.
+//! Thousands of simulated clusters search for the same few hundred layouts, so tests cache the
+//! results.
 
 use std::fmt::Debug;
 
 use forebay_plan::lists::{Class, LayoutChange, Line, ListNode, ListsError, change, lay_out};
 
-/// How many ranges of slots a node heads at most: so many class ports it wants.
+/// The maximum number of ranges of slots of which a node is the primary. It needs as many class
+/// ports.
 pub const HEADS: u32 = 2;
 
-/// A layout of a line over nodes, from nothing.
+/// Computes a layout of a line over nodes, without an earlier layout.
 #[cfg(not(test))]
 pub fn first_layout(
     nodes: &[ListNode],
@@ -19,8 +21,8 @@ pub fn first_layout(
     lay_out(nodes, line, replicas, HEADS)
 }
 
-/// The same, of a layout for nodes that are alike: those of a zone are, and so are zones of as
-/// many nodes.
+/// Computes the same for a layout of nodes that are alike: nodes of one zone are alike, and so are
+/// zones with the same number of nodes.
 #[cfg(test)]
 pub fn first_layout(
     nodes: &[ListNode],
@@ -52,7 +54,7 @@ pub fn first_layout(
     Ok(classes)
 }
 
-/// A layout from an old one, for other nodes or other loads.
+/// Computes a layout from an earlier one, for other nodes or other loads.
 pub fn next_layout(
     old: &[Class],
     nodes: &[ListNode],

@@ -1,21 +1,21 @@
-//! The time that machines are given, and the times that the protocols wait.
+//! Moments in time, and the times that the protocols of a cluster wait.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A moment: by the clock that never goes back, and by the one that people read.
+/// A moment, by the monotonic clock and by the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     pub monotonic: Duration,
     pub unix_ms: u64,
 }
 
-/// How long the protocols of a cluster wait. Operators choose the node timeout; every other time is
-/// a fixed ratio of it, so that the times always fit together.
+/// The waiting times of a cluster's protocols. Operators choose the node timeout; every other time
+/// is a fixed ratio of it, so that the times always fit together.
 ///
-/// The catalog holds it, and nodes use what the head that they know says. For a moment after a
+/// The catalog stores it, and nodes use the value in the head that they know. For a moment after a
 /// change two nodes may use different values. That is safe: a node that acts too early loses the
 /// conditional write that follows, or only asks once more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,13 +24,14 @@ pub struct Timing {
     node_timeout_ms: u64,
 }
 
-/// Why a node timeout is refused.
+/// An error for a node timeout outside of the allowed range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a node timeout is between {} ms and {} min", Timing::SHORTEST.as_millis(), Timing::LONGEST.as_secs() / 60)]
 pub struct TimingError;
 
 impl Timing {
-    /// See [`Self::heartbeat`].
+    /// The node timeout, in milliseconds, beyond which polling times no longer grow: see
+    /// [`Self::heartbeat`].
     const LONGEST_POLLED_MS: u64 = 20_000;
     pub const SHORTEST: Duration = Duration::from_millis(200);
     pub const LONGEST: Duration = Duration::from_secs(600);
@@ -48,118 +49,127 @@ impl Timing {
         *self == Self::default()
     }
 
-    /// A node that sent no heartbeat for so long is down.
+    /// Returns the time without a heartbeat after which a node is down.
     pub const fn node_timeout(self) -> Duration {
         Duration::from_millis(self.node_timeout_ms)
     }
 
-    /// Between two heartbeats of a node without news: a tenth, and 2 s at most. This and all times
-    /// after which a node only looks or asks again are as of a node timeout of 20 s at most.
+    /// Returns the time between two heartbeats of a node without news: a tenth, at most 2 s. All
+    /// polling times grow with the node timeout only up to 20 s.
     pub const fn heartbeat(self) -> Duration {
         self.polled(100)
     }
 
-    /// A heartbeat without an answer for so long is lost: three tenths.
+    /// Returns the time without an answer after which a heartbeat is lost: three tenths.
     pub const fn heartbeat_lost(self) -> Duration {
         self.polled(300)
     }
 
-    /// How much longer than the node timeout a commit waits for a node that is down: once more.
+    /// Returns how much longer than the node timeout a commit waits for a node that is down: one
+    /// more node timeout.
     pub const fn left_out_after(self) -> Duration {
         self.per_mille(1000)
     }
 
-    /// A coordinator that did not renew its lease for so long has lost it: the node timeout.
+    /// Returns the time after which a coordinator that did not renew its lease has lost it: the
+    /// node timeout.
     pub const fn coordinator_lease(self) -> Duration {
         self.per_mille(1000)
     }
 
-    /// Between two renewals of the coordinator's lease: a half.
+    /// Returns the time between two renewals of the coordinator lease: a half.
     pub const fn lease_renewal(self) -> Duration {
         self.per_mille(500)
     }
 
-    /// Between two looks of a node that wants the lease: a quarter.
+    /// Returns the time between two reads of the lease by a node that wants it: a quarter.
     pub const fn lease_look(self) -> Duration {
         self.polled(250)
     }
 
-    /// After a commit every participant has to serve the new versions within this time: the node
-    /// timeout.
+    /// Returns the time after a commit within which every participant has to serve the new
+    /// versions: the node timeout.
     pub const fn confirm(self) -> Duration {
         self.per_mille(1000)
     }
 
-    /// Between two reads of the head by a node that the coordinator answers: the node timeout.
+    /// Returns the time between two reads of the head by a node that the coordinator answers: the
+    /// node timeout.
     pub const fn head_look(self) -> Duration {
         self.polled(1000)
     }
 
-    /// The same for a node that no coordinator answers: a fifth.
+    /// Returns the time between two reads of the head by a node that no coordinator answers: a
+    /// fifth.
     pub const fn head_look_alone(self) -> Duration {
         self.polled(200)
     }
 
-    /// Between two tries after a failure of the catalog or of this node: a tenth.
+    /// Returns the time between two tries after a failure of the catalog or of this node: a tenth.
     pub const fn retry(self) -> Duration {
         self.polled(100)
     }
 
-    /// For how long a node passes over one that did not answer it: a half.
+    /// Returns how long a node avoids another node that did not answer it: a half.
     pub const fn suspicion(self) -> Duration {
         self.polled(500)
     }
 
-    /// A coordinator that hears fewer than half of the nodes for so long lets others take the
-    /// lease: a fifth.
+    /// Returns the time after which a coordinator that hears from fewer than half of the nodes lets
+    /// others take the lease: a fifth.
     pub const fn receives_few(self) -> Duration {
         self.per_mille(200)
     }
 
-    /// Between two tries of a node to be let in: a half.
+    /// Returns the time between two requests of a node to be admitted: a half.
     pub const fn join_retry(self) -> Duration {
         self.polled(500)
     }
 
-    /// A node that hears of no catalog serves what it served before, after so long: three times.
+    /// Returns the time without any catalog after which a node serves what it served before: three
+    /// times.
     pub const fn remember_after(self) -> Duration {
         self.per_mille(3000)
     }
 
-    /// For how long a load waits for replicas beyond a majority, without progress: three times.
+    /// Returns how long a load without progress waits for replicas beyond a majority: three times.
     pub const fn load_grace(self) -> Duration {
         self.per_mille(3000)
     }
 
-    /// For how long nodes still answer for what they hold no longer, once all know that: a half.
+    /// Returns how long nodes keep answering for data that they no longer have to hold, once all
+    /// nodes know that: a half.
     pub const fn on_its_way(self) -> Duration {
         self.per_mille(500)
     }
 
-    /// How long the end of a plan waits for nodes to give up what they hold no longer: six times.
+    /// Returns how long the end of a plan waits for nodes to remove data that they no longer have
+    /// to hold: six times.
     pub const fn released(self) -> Duration {
         self.per_mille(6000)
     }
 
-    /// A plan that waits for a node that is down for so long is stopped: twelve times.
+    /// Returns how long a plan waits for a node that is down before the plan is stopped: twelve
+    /// times.
     pub const fn plan_gives_up(self) -> Duration {
         self.per_mille(12_000)
     }
 
-    /// How long a node asks another one for a file that is not there yet, before it reads the
-    /// store: a half.
+    /// Returns how long a node asks another node for a file that the other does not have yet,
+    /// before it reads the store: a half.
     pub const fn file_patience(self) -> Duration {
         self.per_mille(500)
     }
 
-    /// Between two ticks of a node's machine: a twentieth of a heartbeat, between 20 and 50 ms.
+    /// Returns the time between two ticks of a node's state machine: a twentieth of a heartbeat,
+    /// between 20 and 50 ms.
     pub fn tick(self) -> Duration {
         self.per_mille(5)
             .clamp(Duration::from_millis(20), Duration::from_millis(50))
     }
 
-    /// Of times after which a node only looks or asks again: as of [`Self::LONGEST_POLLED_MS`] at
-    /// most, so that nodes soon hear of a node timeout that was shortened.
+    /// Returns a polling time. It grows with the node timeout only up to
+    /// [`Self::LONGEST_POLLED_MS`], so that nodes soon learn of a shorter node timeout.
     const fn polled(self, share: u64) -> Duration {
         let is_longer = self.node_timeout_ms > Self::LONGEST_POLLED_MS;
         let node_timeout_ms = if is_longer {
@@ -192,12 +202,12 @@ impl fmt::Display for Timing {
     }
 }
 
-/// How long an operator may have something waited for: the pause of a node, the deadline of a
-/// rollout.
+/// The longest time for which an operator can make the cluster wait: for the pause of a node or the
+/// deadline of a rollout.
 pub const MOST_WAIT: Duration = Duration::from_secs(30 * 86_400);
 
 impl Now {
-    /// How long ago an earlier moment was.
+    /// Returns the time since an earlier moment.
     pub fn since(&self, earlier: Duration) -> Duration {
         self.monotonic.saturating_sub(earlier)
     }

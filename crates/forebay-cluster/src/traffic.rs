@@ -1,27 +1,27 @@
-//! How much partitions are read and written, a minute: now, over an hour, over a day.
+//! Read and write rates of partitions, per minute: now, over an hour, and over a day.
 //!
-//! A rate is a mean in which what is older weighs less: half as much after a third of the window,
-//! so that seven eighths of it are of the window. As long as a replica is here for less than the
-//! window, it is the mean of the time that it is here. It is kept in memory: after a restart the
-//! mean begins anew, and counts from there.
+//! A rate is a mean that weighs older traffic less: half as much after a third of the window. So
+//! seven eighths of the weight are within the window. While a replica is younger than the window,
+//! the rate is the mean since it was opened. Rates are kept in memory: after a restart the mean
+//! starts over and covers the time since the restart.
 
 use std::time::Duration;
 
 use forebay_engine::live::PartitionTraffic;
 use serde::{Deserialize, Serialize};
 
-/// What is done in a minute.
+/// Traffic per minute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficRate {
-    /// Keys that are looked up.
+    /// Keys looked up.
     pub reads: u64,
-    /// Operations that are written; of a replica that follows those that it applies.
+    /// Operations written; for a follower, the operations that it applies.
     pub writes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
 }
 
-/// What is done in a minute in a replica.
+/// The traffic of a replica per minute, over several windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaTraffic {
     pub minute: TrafficRate,
@@ -29,7 +29,7 @@ pub struct ReplicaTraffic {
     pub day: TrafficRate,
 }
 
-/// What a rate is the mean of.
+/// The windows over which a rate is a mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrafficWindow {
     Minute,
@@ -44,7 +44,7 @@ const WINDOWS: [Duration; 3] = [
 ];
 
 impl TrafficRate {
-    /// Keys that clients' commands name.
+    /// Returns the number of keys in clients' commands.
     pub fn requests(&self) -> u64 {
         self.reads.saturating_add(self.writes)
     }
@@ -70,20 +70,20 @@ impl ReplicaTraffic {
         }
     }
 
-    /// How much is done in a minute, in steps of a quarter; below a request a second nothing is
-    /// news.
+    /// Returns the requests per minute, rounded to steps of a quarter. Below one request a second,
+    /// changes are not news.
     pub fn requests_roughly(self) -> u32 {
         let minute = self.minute.requests();
         (3.0 * (minute.saturating_add(60) as f64).log2()) as u32
     }
 
-    /// Whether nothing was done for so long that nothing is told.
+    /// Returns whether there was no traffic for so long that none is reported.
     pub fn is_none(&self) -> bool {
         self.minute.is_none() && self.hour.is_none() && self.day.is_none()
     }
 }
 
-/// The means of one replica.
+/// The moving means of one replica.
 #[derive(Debug, Clone, Default)]
 pub struct TrafficMeter {
     last: Option<(Duration, PartitionTraffic)>,
@@ -98,12 +98,12 @@ struct DecayedSums {
 }
 
 impl TrafficMeter {
-    /// Takes note of what was counted until now.
+    /// Records the counts up to now.
     pub fn see(&mut self, now: Duration, counted: PartitionTraffic) {
         let counts = |of: &PartitionTraffic| [of.reads, of.writes, of.read_bytes, of.written_bytes];
         if let Some((at, before)) = &self.last {
             let (old, new) = (counts(before), counts(&counted));
-            // The table was opened anew.
+            // The table was reopened.
             let is_reset = old.iter().zip(&new).any(|(old, new)| new < old);
             let more = |at: usize| match is_reset {
                 true => new[at] as f64,
@@ -190,7 +190,7 @@ mod tests {
         for tick in 0..=100 {
             meter.see(seconds(10 * tick), counted(100_000 * tick));
         }
-        // Then nothing for a minute.
+        // Then no traffic for a minute.
         for tick in 101..=106 {
             meter.see(seconds(10 * tick), counted(10_000_000));
         }

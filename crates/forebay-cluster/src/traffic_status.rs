@@ -1,4 +1,4 @@
-//! How much is done on which node, and in which partitions most, for people and their programs.
+//! The traffic of each node and of the hottest partitions, for people and their programs.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use crate::coordinator::ReceivedReports;
 use crate::model::{GroupEntry, Model};
 use crate::traffic::TrafficRate;
 
-/// So many partitions are told one by one.
+/// The maximum number of partitions that are listed one by one.
 const MOST_HOT: usize = 8;
 
-/// What nodes told of the last minute, each about once a minute.
+/// The traffic of the last minute. Nodes report each partition about once a minute.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficStatus {
-    /// Of nodes that have replicas of live tables.
+    /// The traffic of nodes that have replicas of live tables.
     pub nodes: BTreeMap<String, NodeTraffic>,
     /// The partitions with the most requests, the hottest first.
     pub hottest: Vec<HotPartition>,
 }
 
-/// What a node does in a minute.
+/// The traffic of a node per minute.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeTraffic {
-    /// Partitions that it leads.
+    /// The number of partitions that the node leads.
     pub leads: usize,
-    /// In partitions that it leads.
+    /// The traffic in partitions that the node leads.
     pub led: TrafficRate,
-    /// In others: reads after READONLY, and writes that it applies.
+    /// The traffic in other partitions: reads after READONLY, and writes that it applies.
     pub followed: TrafficRate,
 }
 
-/// What is done in a minute in a partition, by the node that leads it.
+/// The traffic of a partition per minute, by the node that leads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotPartition {
     pub table: TableName,
@@ -87,7 +87,7 @@ impl TrafficStatus {
         }
     }
 
-    /// Whether anybody told that anything is done.
+    /// Returns whether no node reported any traffic.
     pub fn is_quiet(&self) -> bool {
         let quiet = TrafficRate::default();
         let mut nodes = self.nodes.values();

@@ -1,4 +1,4 @@
-//! What a coordinator has to know of a version: its partitions, and so what nodes have to prove.
+//! A coordinator's summary of a version: its partitions, from which the nodes' proofs follow.
 
 use forebay_engine::{Bounds, Manifest};
 use forebay_run::Order;
@@ -7,7 +7,7 @@ use forebay_run::content::ContentSum;
 use crate::ids::NodeId;
 use crate::model::{Layout, Proof, RangeEntry, TableEntry};
 
-/// What a disk has to have left beside what is brought.
+/// The space that a disk must have left in addition to the data to fetch.
 pub const SPARE_BYTES: u64 = 16 << 20;
 
 /// The parts of a manifest that matter to a cluster.
@@ -51,7 +51,7 @@ impl VersionSummary {
         partitions.filter(|partition| overlaps_any(&partition.bounds, ranges))
     }
 
-    /// What a node has to prove that holds these ranges.
+    /// Returns the proof that a node with these ranges has to give.
     pub fn proof(&self, ranges: &[Bounds]) -> Proof {
         let mut proof = Proof::default();
         for partition in self.held(ranges) {
@@ -62,21 +62,22 @@ impl VersionSummary {
         proof
     }
 
-    /// What its files take there.
+    /// Returns the size of its files for these ranges.
     pub fn file_bytes(&self, ranges: &[Bounds]) -> u64 {
         let held = self.held(ranges);
         held.fold(0, |sum, partition| sum.saturating_add(partition.file_bytes))
     }
 }
 
-/// The ranges of a table that a node holds, or is to hold; neighbours joined.
+/// Returns the ranges of a table that a node holds or has to hold, with adjacent ranges joined.
 pub fn ranges_of(layout: &Layout, entry: &TableEntry, node: NodeId) -> Vec<Bounds> {
     ranges_where(layout, |range| {
         range.holders(entry.holding()).any(|id| id == node)
     })
 }
 
-/// The ranges of a table that others look for at a node: it answers these before it brings more.
+/// Returns the ranges of a table for which other nodes ask a node. It answers these before it
+/// fetches more.
 pub fn ranges_answered(layout: &Layout, entry: &TableEntry, node: NodeId) -> Vec<Bounds> {
     ranges_where(layout, |range| entry.of_list(&range.list).contains(&node))
 }
@@ -100,7 +101,7 @@ fn ranges_where(layout: &Layout, is_held: impl Fn(&RangeEntry) -> bool) -> Vec<B
     held
 }
 
-/// Whether a partition has a part in one of the ranges.
+/// Returns whether a partition overlaps one of the ranges.
 pub fn overlaps_any(partition: &Bounds, ranges: &[Bounds]) -> bool {
     let begins_before = |a: &Bounds, b: &Bounds| match &b.upper {
         Some(upper) => a.lower < *upper,

@@ -1,4 +1,4 @@
-//! What a node does with versions, as the shell sees it.
+//! The interface through which the shell handles versions on a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -18,73 +18,74 @@ use crate::node::{Serve, VersionPlace};
 use crate::reads::ReadsReport;
 use crate::version::VersionSummary;
 
-/// A version that is to be brought.
+/// A version to fetch.
 #[derive(Debug, Clone)]
 pub struct VersionFetch {
     pub place: VersionPlace,
     pub ranges: Vec<Bounds>,
-    /// Else it is kept to roll back to, and stays closed.
+    /// Whether to open the version. If not, it is kept closed, for a rollback.
     pub open: bool,
-    /// From each of these places on, the node of the zone that brings it from the store: this one
-    /// takes it from there.
+    /// For each range, from its lower bound on, the node of the zone that fetches it from the
+    /// store. This node fetches the range from that node.
     pub passed_on: Vec<(Bound, Option<HostPort>)>,
     pub by: Arc<dyn Peers>,
-    /// How long such a node is asked again for a file that it does not have yet.
+    /// How long to ask such a node for a file that it does not have yet.
     pub patience: Duration,
     pub cancelled: Arc<AtomicBool>,
-    /// The node knows the catalog from its memory alone, as the store is away: what is here and
-    /// verified is taken without a question to the store.
+    /// The node knows the catalog only from its memory, because the store is unavailable. It uses
+    /// verified local data without asking the store.
     pub from_memory: bool,
 }
 
-/// Versions on this node's disk, and those that serve.
+/// The versions on this node's disk, and those that serve.
 pub trait Versions: Debug + Send + Sync {
-    /// Brings a version as far as these ranges go, verifies what came by reading it back, and opens
-    /// it. What is here of it with other ranges serves meanwhile. `advance` is told of bytes that
-    /// are here, and of all that are wanted. The error is told to the operator.
+    /// Fetches these ranges of a version, reads them back to verify them, and opens them. Other
+    /// local ranges of the version keep serving meanwhile. `advance` receives the bytes fetched and
+    /// the total. The operator sees the error.
     fn fetch_copy(
         &self,
         what: &VersionFetch,
         advance: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Proof, String>;
 
-    /// The tables of which versions lie here.
+    /// Returns the tables of which this node has versions.
     fn tables(&self) -> BTreeSet<TableName>;
 
-    /// Lets these versions serve, and no others, at one moment; removes dropped tables. Returns the
-    /// tables for which that failed: nothing of them serves.
+    /// Makes these versions serve, and no others, in one step; removes dropped tables. Returns the
+    /// tables for which that failed: they do not serve.
     fn activate(
         &self,
         tables: &BTreeMap<TableName, Serve>,
         dropped: &BTreeSet<TableName>,
     ) -> BTreeMap<TableName, String>;
 
-    /// A part of a run's file that is here, for another node.
+    /// Reads a part of a local run's file, for another node.
     fn read(&self, table: &TableName, file: &str, range: Range<u64>) -> io::Result<Bytes>;
 
-    /// The version is wanted no longer.
+    /// Gives up a version that is no longer wanted.
     fn forget(&self, place: &VersionPlace);
 
-    /// Nothing is to be answered until this is taken back.
+    /// Sets whether the node is cut off. While it is, nothing is answered.
     fn cut_off(&self, cut_off: bool);
 
-    /// Looks after what is here: brings anew what was cut, lost or found damaged, and with `whole`
-    /// reads all of it for that.
+    /// Checks local data, and fetches again what is truncated, missing or damaged. With `whole` it
+    /// reads all of the data.
     fn look_after(&self, whole: bool);
 
-    /// Bytes that are free on the disk.
+    /// Returns the free bytes on the disk.
     fn free_bytes(&self) -> Option<u64>;
 
-    /// Bytes that came in a second lately, while something was brought; `None`: nothing was yet.
+    /// Returns the recent rate of fetching in bytes per second; `None` if nothing was fetched yet.
     fn fetched_bytes_per_s(&self) -> Option<u64>;
 
-    /// How much each partition that serves here is read, as far as anything is; looked at anew
-    /// every ten seconds.
+    /// Returns the reads of each local serving partition that has any. They are measured every ten
+    /// seconds.
     fn reads(&self) -> Vec<ReadsReport>;
 }
 
-/// Where manifests are read for the coordinator.
+/// The source of manifests for the coordinator.
 pub trait VersionSummaries: Debug + Send + Sync {
-    /// The error of kind `NotFound` says that there is no such version.
+    /// Reads the summary of a version. An error of kind `NotFound` says that the version does not
+    /// exist.
     fn summary(&self, place: &VersionPlace) -> io::Result<VersionSummary>;
 }

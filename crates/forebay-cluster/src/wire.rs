@@ -11,18 +11,19 @@ use crate::message::{Beat, BeatReply};
 use crate::model::{DocRef, Head};
 use crate::status::Status;
 
-/// What one node asks of another.
+/// A question of one node to another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
     Beat(Box<Beat>),
-    /// There are requests in the catalog.
+    /// The catalog has new requests.
     Notify,
-    /// The newest head that the node knows.
+    /// Asks for the newest head that the node knows.
     Head,
-    /// These documents of the catalog, as far as the node has them.
+    /// Asks for these documents of the catalog, as far as the node has them.
     Documents(BTreeSet<DocRef>),
-    /// The state of the cluster: the coordinator knows it, any other node what it has heard.
+    /// Asks for the state of the cluster. The coordinator knows it; any other node answers with
+    /// what it last received.
     Status,
 }
 
@@ -32,9 +33,9 @@ pub enum Reply {
     Beat(Box<BeatReply>),
     Done,
     Head(Option<Box<Head>>),
-    /// Documents are text.
+    /// The documents, as text.
     Documents(BTreeMap<DocRef, String>),
-    /// `None`: this node has not heard of its cluster yet.
+    /// The state; `None` if this node knows nothing of its cluster yet.
     Status(Option<Box<Status>>),
 }
 

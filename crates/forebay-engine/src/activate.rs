@@ -1,16 +1,17 @@
-//! Letting versions of several tables serve from one moment on, whose opening is done.
+//! Switches the serving versions of several tables in one step, after their files are open.
 //!
-//! 1. Every version asked for is found open, and locks for drops are taken: what cannot be is
-//!    refused, with nothing changed.
+//! 1. The activation finds every requested version open and takes the locks for drops. If either
+//!    fails, it is refused and nothing changes.
 //! 2. Tables to be dropped are marked so, durably.
-//! 3. The new set is published: from this moment on all of it serves.
-//! 4. The pointers are written, durably, so that a process that starts again serves the same.
+//! 3. The new set is published. From this moment all of it serves.
+//! 4. The pointers are written, durably, so that a restarted process serves the same versions.
 //!
-//! A crash between 3 and 4 leaves pointers of before, although readers saw the new versions.
-//! Whoever activates several tables at once has decided so elsewhere, and asks there before it
-//! serves after a start; and it counts this as done only once 4 is. The other order would have the
-//! moment of the first table wait for the syncs of all. A pointer that cannot be written is owed:
-//! what serves goes on, and each look of the follower tries again before it believes the file.
+//! A crash between 3 and 4 leaves the old pointers, although readers saw the new versions. A caller
+//! that activates several tables at once has recorded the decision elsewhere. It checks that record
+//! before it serves after a start, and counts the activation as done only after 4. In the other
+//! order, the first table would wait for the syncs of all others. If a pointer cannot be written,
+//! the follower owes it: the version keeps serving. Each look of the follower retries the write
+//! before it trusts the file.
 
 use std::sync::Arc;
 
@@ -26,19 +27,19 @@ use crate::serving_set::Change;
 use crate::table::Table;
 use crate::version::Version;
 
-/// What is to become of a table.
+/// The new state of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// The version serves that the pointer names, with as much of its history as is here. The
-    /// pointer's sequence and stamp are given anew.
+    /// Serves the version that the pointer names, with the part of its history that this store has.
+    /// The pointer gets a new sequence and stamp.
     Serve(Pointer),
-    /// Nothing of it serves; its files stay.
+    /// Serves no version; the files stay.
     Nothing,
-    /// It is dropped, with all its files. Refused while a version of it is made or brought.
+    /// Drops the table with all its files. Refused while a version of it is being made or fetched.
     Dropped,
 }
 
-/// Why tables did not come to what was asked, or not wholly.
+/// An activation that failed, wholly or in part.
 #[derive(Debug, Error)]
 pub enum ActivateError {
     #[error(
@@ -60,7 +61,7 @@ pub enum ActivateError {
     Remains(StoreError),
 }
 
-/// What was found for an activation.
+/// The versions and locks that an activation needs.
 #[derive(Debug, Default)]
 pub(crate) struct Activation {
     serve: Vec<(TableName, Arc<Version>, Pointer)>,
@@ -69,7 +70,7 @@ pub(crate) struct Activation {
 }
 
 impl Activation {
-    /// Step 1. Nothing is changed by that.
+    /// Step 1. Changes nothing.
     pub fn find(
         followed: &FollowerMemory,
         next: &[(TableName, Next)],
@@ -107,7 +108,7 @@ impl Activation {
         dropped.try_for_each(|table| table.mark().map_err(ActivateError::Refused))
     }
 
-    /// Step 3, but for the publication.
+    /// Step 3, without the publication.
     pub fn take(&self, followed: &mut FollowerMemory) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, version, pointer) in &self.serve {
@@ -122,7 +123,7 @@ impl Activation {
         changes
     }
 
-    /// Step 4. All of them are tried; the first error is returned.
+    /// Step 4. Tries all pointers and returns the first error.
     pub fn write_pointers(&self, followed: &mut FollowerMemory) -> Result<(), ActivateError> {
         let mut outcome = Ok(());
         for (name, _, pointer) in &self.serve {
@@ -148,11 +149,11 @@ impl Activation {
 }
 
 impl Table {
-    /// Writes a pointer that names what serves already, with as much of its history as is here.
+    /// Writes a pointer to a version that serves already, with the history that this store has.
     pub(crate) fn point_at(&self, wanted: &Pointer) -> Result<Pointer, StoreError> {
         let _lock = self.lock_pointer("a swap")?;
         let now = match Pointer::read(&**self.disk(), &self.files.pointer()) {
-            // Nothing in it is needed.
+            // A damaged pointer holds nothing that is needed.
             Err(StoreError::DamagedPointer { path, problem }) => {
                 warn!(path = %path.display(), %problem, "a damaged pointer is replaced");
                 None

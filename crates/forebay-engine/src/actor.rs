@@ -1,15 +1,15 @@
-//! Who acts on a store.
+//! The person or program that acts on a store.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Who acts on a store: it goes into the history.
+/// An actor, as the history records it.
 #[derive(Debug, Clone, Default)]
 pub struct Actor {
     pub user: String,
     /// The machine, or the address that a request came from.
     pub host: String,
-    /// Why an entry could not be written, for who prints warnings.
+    /// The reason that a history entry could not be written, for a caller that prints warnings.
     pub problem: Arc<Mutex<Option<String>>>,
 }

@@ -1,9 +1,8 @@
-//! Looking up many keys at a time.
+//! Looks up many keys at a time.
 //!
-//! A look-up waits for memory three times over: for the page's header, for the record, and before
-//! both for the index. Keys of a batch are independent, so each step is begun for all of them
-//! before the next step of the first one needs its outcome. Partitions do not matter to this: the
-//! steps go through the keys in order, whichever runs they lie in.
+//! A look-up waits for memory three times: for the index, for the page's header and for the record.
+//! Keys of a batch are independent. So each step starts for all keys before the first key's next
+//! step needs its result. The steps take the keys in order, whichever partitions they belong to.
 
 use forebay_run::Run;
 use forebay_run::batch::{Ahead, BATCH};
@@ -13,8 +12,8 @@ use crate::route::Route;
 use crate::version::Version;
 
 impl Version {
-    /// Calls `look_up(place, route, key)` for every key in order, with its page and record on the
-    /// way into the cache.
+    /// Calls `look_up(place, route, key)` for every key in order, after prefetching its page and
+    /// record.
     pub(crate) fn in_batches<'a, K: AsRef<[u8]>>(
         &'a self,
         keys: &[K],
@@ -41,8 +40,8 @@ impl Version {
         Ok(())
     }
 
-    /// The run that alone has what there is of a key: of a partition with several it is not known
-    /// which of them answers.
+    /// Returns the only run of the key's partition. With several runs, the run that answers is not
+    /// known.
     fn only_run(&self, route: &Route<'_>) -> Option<(&Run, u64)> {
         match &*self.parts[route.partition].runs {
             [run] => Some((run, route.hash)),
@@ -51,8 +50,8 @@ impl Version {
     }
 }
 
-/// Begins the look-ups of a batch: `runs` are those that keys are looked up in and the keys'
-/// hashes, none where a key's look-up cannot begin ahead. `ahead` gets how far each came.
+/// Starts the look-ups of a batch. `runs` are the runs to look up, with the keys' hashes, or `None`
+/// where a look-up cannot start early. `ahead` receives the progress of each.
 pub(crate) fn look_ahead<'a>(
     runs: impl Iterator<Item = Option<(&'a Run, u64)>> + Clone,
     ahead: &mut [Option<Ahead<'a>>],

@@ -1,4 +1,4 @@
-//! Where a partition begins, or ends.
+//! The bounds of partitions.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::key_text::{from_hex, show_key, to_hex};
 
-/// A place in a table's order.
+/// A position in a table's order.
 ///
-/// In JSON: `{"slot": 4096}`, `{"key": "text"}`, or `{"key_hex": "00ff"}` for a key that is no
+/// In JSON: `{"slot": 4096}`, `{"key": "text"}`, or `{"key_hex": "00ff"}` for a key that is not
 /// UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
-    /// Of a hashed table: a Redis slot, below 16,384.
+    /// A Redis slot, below 16,384, in a hashed table.
     Slot(u16),
-    /// Of an ordered table: a key; the empty one comes before all.
+    /// A key in an ordered table; the empty key is before all others.
     Key(Vec<u8>),
 }
 

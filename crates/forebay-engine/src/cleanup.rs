@@ -1,9 +1,8 @@
-//! Removing what nobody needs: old versions, the debris of pushes that died, whole tables.
+//! Removes old versions, the debris of failed pushes, and whole tables.
 //!
-//! The order is always the same, so that a reader or a crash never meets a version with runs
-//! missing: first the pointer stops naming a version, then its manifest goes, that removal is made
-//! durable, and only then do its runs go. A run that no manifest names is debris, and removing
-//! debris is safe to repeat.
+//! The order is always the same, so that no reader and no crash meets a version without its runs.
+//! First the pointer stops naming a version. Then its manifest is removed, durably. Only then are
+//! its runs removed. A run that no manifest names is debris; removing debris is safe to repeat.
 
 use std::collections::HashSet;
 use std::io;
@@ -25,7 +24,7 @@ use crate::store::{CREATION_LOCK, Store};
 use crate::table::Table;
 
 impl Store {
-    /// Removes a store that has no table, and its directory where `dir` says so.
+    /// Removes a store that has no table, and its directory if `dir` is set.
     pub(crate) fn unmake(&self, dir: bool) -> Result<(), StoreError> {
         let (disk, root, tables) = (&**self.disk(), self.root(), tables_dir(self.root()));
         match disk.remove_dir(&tables) {
@@ -44,8 +43,8 @@ impl Store {
 }
 
 impl Store {
-    /// Removes files of a table that no version names. Refused while a version of it is made or
-    /// brought, whose files these may be.
+    /// Removes files of a table that no version names. Refused while a version of it is being made
+    /// or fetched, because these may be its files.
     pub fn remove_leftovers(&self, name: &TableName) -> Result<(), StoreError> {
         let table = self.any_table(name);
         let dir = &table.files.runs();
@@ -58,7 +57,7 @@ impl Store {
     }
 }
 
-/// A drop of a table that has its locks.
+/// A drop of a table whose locks are held.
 #[derive(Debug)]
 pub(crate) struct Dropping {
     table: Table,
@@ -70,7 +69,7 @@ impl Dropping {
         &self.table
     }
 
-    /// From here on the table does not exist, for whoever looks at its pointer.
+    /// Marks the pointer: from now on the table does not exist for its readers.
     pub fn mark(&self) -> Result<(), StoreError> {
         let table = &self.table;
         if let Some(pointers) = table.store().pointers() {
@@ -94,9 +93,10 @@ impl Dropping {
 }
 
 impl Table {
-    /// Removes old versions but for the `keep` with the greatest numbers, the one that serves, the
-    /// one that a rollback would go to, and those that are pinned ([`Table::pin`]). Returns the
-    /// numbers removed, rising. Readers that have a removed version open read on.
+    /// Removes old versions and returns their numbers, in rising order. Kept are the `keep`
+    /// versions with the greatest numbers, the serving version, the version that a rollback would
+    /// restore, and pinned versions ([`Table::pin`]). Readers that have a removed version open can
+    /// keep reading.
     pub fn retain(&self, keep: usize) -> Result<Vec<u64>, StoreError> {
         let _lock = self.lock_pointer("a removal of old versions")?;
         self.retain_locked(keep)
@@ -112,7 +112,7 @@ impl Table {
         Ok(removed)
     }
 
-    /// The versions that stay where `keep` are kept and the pointer is this, and those that go.
+    /// Returns the versions to keep and to remove, for `keep` and this pointer.
     pub(crate) fn kept_and_old(
         &self,
         pointer: &Pointer,
@@ -124,7 +124,7 @@ impl Table {
         let is_cluster = self.store().pointers().is_some();
         let needed = |version: u64| {
             let pointed = [pointer.serving, pointer.before()];
-            // A cluster's catalog bounds what it may go back to by itself.
+            // In a cluster, the catalog limits its own history.
             let is_past = is_cluster && pointer.history.contains(&version);
             pointed.contains(&Some(version)) || is_past || pins.holds(self.name(), version)
         };
@@ -152,7 +152,7 @@ impl Table {
         }
         let needed = self.files_named_by(kept)?;
         let pruned = pointer.pruned(|past| !removed.contains(&past));
-        // A cluster's catalog forgets versions by itself.
+        // A cluster's catalog prunes its own history.
         if pruned != *pointer && self.store().pointers().is_none() {
             self.write_pointer(pruned)
                 .map_err(StoreError::but_for_readers)?;
@@ -172,8 +172,8 @@ impl Table {
         Ok(())
     }
 
-    /// The names of all files that these versions need; `None`, with a warning, when a manifest
-    /// among them cannot be read, for then nobody can say that a file is not needed.
+    /// Returns the names of all files that these versions need. If a manifest among them cannot be
+    /// read, returns `None` with a warning, because any file may be needed.
     fn files_named_by(&self, versions: &[u64]) -> Result<Option<HashSet<String>>, StoreError> {
         let mut names = HashSet::new();
         for &version in versions {
@@ -191,12 +191,13 @@ impl Table {
         Ok(Some(names))
     }
 
-    /// Removes what pushes that died left, or others wrote for this one in vain; runs that are
-    /// `spared` stay.
-    /// REQUIRES the push lock and, but in object storage, the pointer lock.
+    /// Removes the debris of failed pushes and the unused runs that others wrote for this push.
+    /// Runs in `spared` stay. REQUIRES the push lock and, except in object storage, the pointer
+    /// lock.
     pub(crate) fn sweep(&self, spared: &[RunId]) -> Result<(), StoreError> {
         let disk = &**self.disk();
-        // A manifest's removal that is not durable yet could come back after its runs are gone.
+        // If a manifest's removal is not durable yet, the manifest could reappear after its runs
+        // are gone.
         let versions = self.files.versions();
         disk.sync_dir(&versions).at("sync", &versions)?;
         for dir in [&self.files.dir, &versions] {
@@ -219,7 +220,7 @@ impl Table {
         for version in noted.filter(|version| !numbers.contains(version)) {
             self.remove_proof(version)?;
         }
-        // What serves and has lost its manifest may have any of the files.
+        // A serving version that has lost its manifest may need any of the files.
         let is_lost = |version| !numbers.contains(&version);
         if self.store().pointers().is_none() && self.pointer()?.serving.is_some_and(is_lost) {
             return Ok(());
@@ -238,8 +239,8 @@ impl Table {
         Ok(())
     }
 
-    /// Removes the directory of a table that never came to be: no version, no pointer. REQUIRES the
-    /// push lock. What hinders it is not told: the next push uses the directory.
+    /// Removes the directory of a table that was never completed: no version, no pointer. REQUIRES
+    /// the push lock. Ignores errors, because the next push uses the directory.
     pub(crate) fn remove_void(&self) {
         let is_void = || -> Result<bool, StoreError> {
             let pointer = self.files.pointer();
@@ -270,7 +271,7 @@ impl Table {
         })
     }
 
-    /// The push lock, for who is no push; refused while one is under way.
+    /// Takes the push lock for an operation that is not a push; refused during a push.
     pub(crate) fn lock_against_pushes(&self, what: &str) -> Result<Box<dyn Lock>, StoreError> {
         let disk = &**self.disk();
         self.check_own()?;
@@ -282,13 +283,13 @@ impl Table {
         })
     }
 
-    /// Whether a push, or a load of changes, is under way on this machine or a shared disk.
+    /// Returns whether a push, or a load of changes, is running on this machine or a shared disk.
     pub fn is_push_under_way(&self) -> Result<bool, StoreError> {
         let path = self.files.push_lock();
         self.disk().is_locked(&path).at("look for", &path)
     }
 
-    /// Whether it was dropped, and not all of its files could be removed.
+    /// Returns whether the table was dropped but some of its files could not be removed.
     pub(crate) fn is_tombstone(&self) -> Result<bool, StoreError> {
         match self.read_pointer() {
             Ok(pointer) => Ok(pointer.is_some_and(|pointer| pointer.dropped)),
@@ -297,7 +298,7 @@ impl Table {
         }
     }
 
-    /// Removes all content of a table whose pointer says that it is dropped, and then that pointer.
+    /// Removes all content of a table whose pointer marks it as dropped, and then that pointer.
     /// REQUIRES the push lock and the pointer lock.
     pub(crate) fn finish_drop(&self) -> Result<(), StoreError> {
         let disk = &**self.disk();
@@ -306,7 +307,7 @@ impl Table {
         disk.sync_dir(&self.files.dir).at("sync", &self.files.dir)
     }
 
-    /// Removes versions and runs for good. REQUIRES what [`Table::finish_drop`] does.
+    /// Removes versions and runs for good. REQUIRES the same locks as [`Table::finish_drop`].
     fn remove_content(&self) -> Result<(), StoreError> {
         let disk = &**self.disk();
         for dir in [self.files.versions(), self.files.runs()] {
@@ -330,8 +331,8 @@ fn file_names(manifest: &Manifest) -> impl Iterator<Item = String> {
     })
 }
 
-/// Removes what is left of a table that is dropped: its directory, the files of locks, the pointer
-/// that says so. Should they stay, the drop is done all the same.
+/// Removes the rest of a dropped table: its directory, the lock files, the pointer that marks the
+/// drop. The drop is complete even if they stay.
 pub(crate) fn remove_table_dir(store: &Store, files: &TableFiles) {
     let disk = &**store.disk();
     let removed = disk.remove_dir_all(&files.dir);
@@ -341,7 +342,7 @@ pub(crate) fn remove_table_dir(store: &Store, files: &TableFiles) {
     }
 }
 
-/// In object storage, gives up files of a table that somebody began to send and will not finish.
+/// In object storage, aborts unfinished uploads of a table's files.
 pub(crate) fn remove_uploads(disk: &dyn Disk, files: &TableFiles) -> Result<(), StoreError> {
     let uploads = files.uploads();
     match disk.remove_dir_all(&uploads) {
@@ -350,7 +351,7 @@ pub(crate) fn remove_uploads(disk: &dyn Disk, files: &TableFiles) -> Result<(), 
     }
 }
 
-/// Removes a file; that it is gone already is as good.
+/// Removes a file; a missing file is no error.
 pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", path),

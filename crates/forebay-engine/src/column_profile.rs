@@ -1,4 +1,4 @@
-//! What a manifest says of the values of its columns, as they were counted when it was made.
+//! Statistics of column values, which a manifest keeps from the time that it was made.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,22 +8,22 @@ pub const QUANTILE_PERCENTS: [u8; 21] = [
     1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 99,
 ];
 
-/// What is known of one column.
+/// The statistics of one column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnStats {
     pub column: String,
     pub nulls: u64,
-    /// Absent in versions of older programs, and where the type has neither numbers nor lengths.
+    /// Absent in versions of older programs, and if the type has neither numbers nor lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<ColumnProfile>,
 }
 
-/// What the figures of a profile are of.
+/// The quantity that the figures of a profile measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MeasuredColumn {
-    /// The numbers themselves; of durations and times of day their units.
+    /// The numbers themselves; for durations and times of day, their units.
     Number,
     /// Dates and timestamps, in their units since 1970-01-01.
     Time,
@@ -43,26 +43,27 @@ pub struct ColumnProfile {
     pub negative: u64,
     pub nan: u64,
     pub infinite: u64,
-    /// Absent where no value is finite.
+    /// Absent if no value is finite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<ValueRange>,
-    /// Values that quantiles, `common` and `distinct` were estimated from; exact if these are all.
+    /// The number of values from which quantiles, `common` and `distinct` were estimated. If these
+    /// are all values, the figures are exact.
     pub looked_at: u64,
     /// The share of the most frequent value, from 0 to 1; absent for lists and maps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common: Option<f64>,
-    /// How many different values there are; absent for lists and maps.
+    /// The number of distinct values; absent for lists and maps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<u64>,
 }
 
-/// Where the finite values lie.
+/// The distribution of the finite values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ValueRange {
     pub min: f64,
     pub max: f64,
-    /// Absent, as `std` is, where sums left the range of a double.
+    /// Absent, like `std`, if sums exceeded the range of a double.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
     /// The standard deviation.
@@ -76,14 +77,14 @@ pub struct ValueRange {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProfilePair {
     pub column: String,
-    /// Whether the newer version's keys are made of it.
+    /// Whether the newer version's keys contain this column.
     pub is_key: bool,
     pub before: Option<ColumnProfile>,
     pub after: Option<ColumnProfile>,
 }
 
 impl ColumnProfile {
-    /// A count as a share of the values.
+    /// Returns a count as a share of the values.
     pub fn share(&self, count: u64) -> f64 {
         count as f64 / self.values.max(1) as f64
     }
@@ -98,26 +99,26 @@ impl ColumnProfile {
 }
 
 impl ValueRange {
-    /// The quantile at this percentage, if it is one of those that are kept.
+    /// Returns the quantile at this percentage, if it is one of those that are kept.
     pub fn quantile(&self, percent: u8) -> Option<f64> {
         let at = QUANTILE_PERCENTS.iter().position(|kept| *kept == percent)?;
         Some(self.quantiles[at])
     }
 
-    /// From the 5% quantile to the 95% quantile.
+    /// Returns the distance from the 5% quantile to the 95% quantile.
     pub fn spread(&self) -> f64 {
         self.quantiles[19] - self.quantiles[1]
     }
 
-    /// How far the quantiles from 5% to 95% lie from those of `other`, on average.
+    /// Returns the mean distance of the quantiles from 5% to 95% from those of `other`.
     pub fn distance(&self, other: &ValueRange) -> f64 {
         let pairs = self.quantiles[1..20].iter().zip(&other.quantiles[1..20]);
         pairs.map(|(a, b)| (a - b).abs()).sum::<f64>() / 19.0
     }
 }
 
-/// The profiles of all columns of which one of the two sides has one. `key` is the template of the
-/// newer version.
+/// Returns the profiles of all columns that have one in either version. `key` is the template of
+/// the newer version.
 pub(crate) fn profile_pairs(
     before: &[ColumnStats],
     after: &[ColumnStats],

@@ -1,5 +1,6 @@
-//! A version that was just made, by a push that still has its locks: what is done with it next is
-//! done under the same ones.
+//! A version that a push has just committed, while the push still holds its locks.
+//!
+//! The operations that follow the commit run under the same locks.
 
 use std::fmt::Debug;
 
@@ -10,7 +11,7 @@ use crate::history::{HistoryAction, HistoryNote};
 use crate::pointers::SwapReport;
 use crate::table::Table;
 
-/// A committed version. Dropping it gives the locks back.
+/// A committed version. Dropping it releases the locks.
 #[derive(Debug)]
 pub struct Committed {
     table: Table,
@@ -18,7 +19,7 @@ pub struct Committed {
     locks: Option<HeldLocks>,
 }
 
-/// That of the pointer goes first: the end of a push may want it.
+/// The pointer lock is released first, because the end of a push may need it.
 #[derive(Debug)]
 struct HeldLocks {
     _pointer: Box<dyn Lock>,
@@ -26,7 +27,7 @@ struct HeldLocks {
 }
 
 impl Committed {
-    /// `push`: what ends the push when it is dropped.
+    /// `push` ends the push when it is dropped.
     pub(crate) fn new(
         table: Table,
         version: u64,
@@ -47,9 +48,9 @@ impl Committed {
         self.version
     }
 
-    /// Lets the version serve, as [`Table::swap`] does; what [`Committed::retain`] is to remove is
-    /// taken out of the history by the same write. In a cluster the locks are given back first: its
-    /// nodes take their time.
+    /// Makes the version the serving one, as [`Table::swap`] does. The same write removes from the
+    /// history the versions that [`Committed::retain`] will remove. In a cluster the locks are
+    /// released first, because its nodes may take long.
     pub fn swap(&mut self, keep: usize) -> Result<SwapReport, StoreError> {
         if self.table.store().pointers().is_some() {
             self.locks = None;
@@ -62,13 +63,13 @@ impl Committed {
         Ok(swapped)
     }
 
-    /// Adds to the history what became of the version.
+    /// Adds an entry about the version to the history.
     pub fn note(&self, action: HistoryAction, note: impl Into<HistoryNote>) {
         self.table.store().note(self.table.name(), action, note);
     }
 
-    /// Lets the version serve in the place of `from`, if that serves still; returns whether. The
-    /// versions to roll back to stay what they were.
+    /// Makes the version the serving one in the place of `from`, if `from` still serves; returns
+    /// whether it did. The versions to roll back to stay the same.
     pub(crate) fn replace_serving(mut self, from: u64) -> Result<bool, StoreError> {
         let serves = match self.table.store().pointers().is_some() {
             true => {

@@ -1,10 +1,10 @@
-//! Merging the runs of a partition, so that look-ups ask fewer of them.
+//! Merges the runs of a partition, so that look-ups read fewer of them.
 //!
-//! A push onto another version adds a run to each partition that it touches. When that would make
-//! more than [`MAX_RUNS`], the push itself merges some of them: all but the oldest, or all, once
-//! the newer ones amount to a good part of the oldest. So the bytes that a push writes stay in
-//! proportion to those that it brings, and a large oldest run is rewritten seldom.
-//! [`Table::compact`] merges all there are, into a version of its own that holds the same rows.
+//! A push onto another version adds a run to each partition that it touches. If a partition would
+//! have more than [`MAX_RUNS`], the push merges some of them. It merges all but the oldest, or all
+//! if the newer ones have a good part of the oldest one's bytes. So the bytes that a push writes
+//! stay in proportion to its input, and a large oldest run is rewritten seldom. [`Table::compact`]
+//! merges all runs into a new version with the same rows.
 
 use std::ops::Range;
 use std::path::Path;
@@ -31,19 +31,19 @@ use crate::version::open_run;
 pub const MAX_RUNS: usize = 8;
 /// The newer runs are merged into the oldest once they hold one part in this many of its bytes.
 const SHARE: u64 = 3;
-/// As [`SettledCursor`] wants it where the expired are to be kept.
+/// The time for [`SettledCursor`] that keeps expired records.
 pub(crate) const NOTHING_EXPIRED: u64 = 0;
-/// Progress is told of after so many records.
+/// The number of records between progress reports.
 const STEP: u64 = 8192;
 
-/// What became of a version's runs.
+/// The result of a merge of a version's runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactReport {
-    /// The version that was merged, and that which it was merged into: the same when there was
-    /// nothing to merge.
+    /// The version that was merged, and the new version. They are the same if there was nothing to
+    /// merge.
     pub from: u64,
     pub to: u64,
-    /// How many runs became one of each of how many partitions.
+    /// The number of runs that were merged, and of partitions that have one run each now.
     pub runs: usize,
     pub partitions: usize,
     pub rows: u64,
@@ -66,13 +66,13 @@ impl Counting {
         }
     }
 
-    /// For [`RunRef::operations`].
+    /// Returns the counts for [`RunRef::operations`].
     pub fn finish(self) -> Option<OperationCounts> {
         (self.0 != OperationCounts::default()).then_some(self.0)
     }
 }
 
-/// Which runs of a partition a push is to merge, as it adds the newest of them; none, mostly.
+/// Returns the runs that a push has to merge when it adds the newest of them; usually none.
 pub fn due(runs: &[RunRef]) -> Option<Range<usize>> {
     let (oldest, newer) = runs.split_first()?;
     if runs.len() <= MAX_RUNS {
@@ -88,7 +88,7 @@ pub fn due(runs: &[RunRef]) -> Option<Range<usize>> {
     Some(usize::from(!all)..runs.len())
 }
 
-/// The rows that runs, from the oldest of their partition on, make together.
+/// Returns the combined rows of runs, which start at the oldest run of their partition.
 pub(crate) fn merged(
     manifest: &Manifest,
     runs: &[Arc<Run>],
@@ -102,15 +102,15 @@ fn merge(delta: Option<DeltaKind>, runs: &[Arc<Run>]) -> Merge<RunScan> {
         let scan = run.scan(ScanRange::all(), Direction::Forward);
         scan.releasing().comparing()
     };
-    // A table without a kind of deltas has none, so that any kind will do.
+    // A table without a delta kind has no deltas, so any kind will do.
     let kind = delta.unwrap_or(DeltaKind::Append);
     let scans = runs.iter().map(scan).collect();
     Merge::new(scans, Resolve::Compose(kind), Direction::Forward)
 }
 
 impl Push {
-    /// Merges some runs of a partition, neighbours, into one and returns what the partition's runs
-    /// are then. When the oldest is among them, deletes and what has expired go.
+    /// Merges neighbouring runs of a partition into one and returns the partition's new runs. If
+    /// the oldest is among them, deletes and expired records are removed.
     pub fn merge_runs(
         &self,
         manifest: &Manifest,
@@ -128,7 +128,7 @@ impl Push {
             .collect::<Result<_, _>>()?;
         let new = self.new_run(partition);
         let written = if range.start == 0 {
-            // Pushes to come are written later than this one, and none is under way beside it.
+            // Later pushes are written after this one, and no other push runs now.
             let cursor = merged(manifest, &inputs, self.created_unix_ms());
             write_merged(disk, &new.path, &inputs, cursor, false, advance)
         } else {
@@ -152,8 +152,8 @@ impl Push {
 }
 
 impl Push {
-    /// [`Push::merge_runs`] of several partitions, each named with its runs to merge, by several
-    /// threads; returns the manifest with what came of them. Stops at the first error.
+    /// Does [`Push::merge_runs`] for several partitions, each with its runs to merge, on several
+    /// threads. Returns the manifest with the new runs. Stops at the first error.
     pub fn merge_many(
         &self,
         manifest: &Manifest,
@@ -182,7 +182,7 @@ impl Push {
     }
 }
 
-/// `None`: nothing was left to write.
+/// Returns `None` if no record was left to write.
 fn write_merged(
     disk: &Arc<dyn Disk>,
     path: &Path,
@@ -224,10 +224,10 @@ fn write_merged(
 }
 
 impl Table {
-    /// Merges the runs of a version into one a partition, as a version of its own: the rows are the
-    /// same but for those that had expired. If that version serves, the new one does in its place:
-    /// a rollback from it goes to where one from the old version would have gone. `advance` is told
-    /// of records written.
+    /// Merges the runs of a version into one per partition, as a new version. The rows are the
+    /// same, except for expired ones. If the old version serves, the new one replaces it. A
+    /// rollback from the new version goes to the same version as one from the old. `advance`
+    /// receives the number of records written.
     pub fn compact(
         &self,
         version: u64,

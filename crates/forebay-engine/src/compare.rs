@@ -1,8 +1,8 @@
-//! Whether two values say the same, when their versions may have different schemas.
+//! Compares two values whose versions may have different schemas.
 //!
-//! Rows are compared column by column over the columns that both schemas have, by name, as the
-//! texts that a reader of the field would get: so a column that was widened compares equal, and a
-//! column that came or went is told once, not as a change of every row.
+//! Rows are compared column by column, over the columns that both schemas have, by name. The
+//! comparison uses the texts that a reader of the field would get, so a widened column compares
+//! equal. An added or removed column is reported once, not as a change of every row.
 
 use forebay_run::row::{ListView, RowError, RowView, Schema};
 
@@ -10,7 +10,7 @@ use crate::error::ReadError;
 use crate::key_text::show_key;
 use crate::manifest::{Manifest, ValueKind};
 
-/// A column of a row before and after; `None` is a null.
+/// The value of a row's column before and after; `None` is a null.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnChange {
     pub column: String,
@@ -18,11 +18,11 @@ pub struct ColumnChange {
     pub after: Option<Vec<u8>>,
 }
 
-/// Compares values of one version with values of another.
+/// A comparer of the values of one version with those of another.
 pub(crate) struct Comparer<'a> {
     before: &'a Manifest,
     after: &'a Manifest,
-    /// What can change: the common columns of rows, or the one value.
+    /// The parts that can change: the common columns of rows, or the one value.
     pub columns: Vec<String>,
     how: CompareMode,
     texts: [Vec<u8>; 2],
@@ -38,7 +38,7 @@ enum CompareMode {
     Bytes,
     /// Lists, numbers and bytes of different types, as readers get them.
     Texts,
-    /// Rows, and lists, never say the same as values of another kind.
+    /// A row or list never equals a value of another kind.
     Never,
 }
 
@@ -117,7 +117,7 @@ impl<'a> Comparer<'a> {
         Ok(!single)
     }
 
-    /// The texts of one column, as given to `changed`, before and after.
+    /// Returns the texts of one column, as given to `changed`, before and after.
     pub fn change(
         &self,
         key: &[u8],
@@ -180,7 +180,7 @@ impl<'a> Comparer<'a> {
     }
 }
 
-/// The positions of the columns that both have, in the order of `after`.
+/// Returns the positions of the columns that both have, in the order of `after`.
 fn common(before: &Schema, after: &Schema) -> Vec<(usize, usize)> {
     let place = |(at, column): (usize, &forebay_run::row::Column)| {
         before.column_index(&column.name).map(|found| (found, at))
@@ -205,14 +205,14 @@ fn same_text(
     Ok(found.0 == found.1 && (!found.0 || text_a == text_b))
 }
 
-/// A value for people, and as a reader gets it: rows and lists as JSON, numbers as text, bytes as
-/// they are.
+/// Returns a value in the form that a reader gets: rows and lists as JSON, numbers as text, bytes
+/// unchanged.
 fn shown(manifest: &Manifest, value: &[u8]) -> Result<Vec<u8>, RowError> {
     let mut text = Vec::new();
     match &manifest.value {
         ValueKind::Row => RowView::new(&manifest.schema, value)?.json(&mut text)?,
         ValueKind::List { item, .. } => ListView::new(item, value)?.json(&mut text)?,
-        // What is no number is shown as it is.
+        // A value that is not a number is shown unchanged.
         ValueKind::Number { number, .. } if number.write_text(value, &mut text).is_ok() => {}
         ValueKind::Number { .. } | ValueKind::Bytes { .. } => return Ok(value.to_vec()),
     }

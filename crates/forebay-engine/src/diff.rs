@@ -1,4 +1,4 @@
-//! What changed between two versions.
+//! Compares two versions key by key.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::scan::VersionScan;
 use crate::schema_change::SchemaChange;
 use crate::version::Version;
 
-/// What became of a key.
+/// The kind of a key's difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
     Added,
@@ -20,16 +20,16 @@ pub enum Difference {
     Changed,
 }
 
-/// A key that differs, to show.
+/// An example of a key that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffSample {
     pub difference: Difference,
     pub key: Vec<u8>,
-    /// Of a changed key: what changed.
+    /// The changed columns of a changed key.
     pub columns: Vec<ColumnChange>,
 }
 
-/// Counts of what differs, and the first few examples.
+/// The counts of differences, and the first few examples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffReport {
     pub rows_before: u64,
@@ -39,14 +39,14 @@ pub struct DiffReport {
     /// Keys in both whose values differ in a column that both have.
     pub changed: u64,
     pub same: u64,
-    /// For each column that both have, in how many rows it changed.
+    /// For each column that both versions have, the number of rows in which it changed.
     pub columns: Vec<(String, u64)>,
     pub schema: SchemaChange,
     /// The first differences of each kind, in the order of the newer version.
     pub samples: Vec<DiffSample>,
 }
 
-/// A key of either version or of both, with its values.
+/// A key of one version or of both, with its values.
 enum Pair<'a> {
     Before(&'a [u8]),
     After(&'a [u8]),
@@ -57,8 +57,8 @@ enum Pair<'a> {
     },
 }
 
-/// Compares two versions whole, key by key; `samples` bounds the examples of each kind. `advance`
-/// is told of the rows passed, which are those of both versions together.
+/// Compares two versions completely, key by key; `samples` limits the examples of each kind.
+/// `advance` receives the number of rows passed, counted over both versions together.
 pub fn diff(
     before: &Arc<Version>,
     after: &Arc<Version>,
@@ -170,7 +170,7 @@ impl DiffTally<'_> {
 
 type DiffVisit<'a> = dyn FnMut(Pair<'_>) -> Result<(), ReadError> + 'a;
 
-/// Both versions are in one order: walk them side by side.
+/// Walks both versions side by side, if they have the same order.
 fn merge(
     before: &Arc<Version>,
     after: &Arc<Version>,
@@ -207,7 +207,7 @@ fn merge(
     }
 }
 
-/// The versions are in different orders: look every key up in the other one.
+/// Looks every key up in the other version, if the versions have different orders.
 fn look_up(
     before: &Arc<Version>,
     after: &Arc<Version>,

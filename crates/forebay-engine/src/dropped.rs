@@ -1,9 +1,9 @@
-//! Dropped tables that are kept for a while.
+//! Keeps dropped tables for a while, so that they can be restored.
 //!
-//! A table's directory moves to `STORE/dropped/TABLE@FROM@UNTIL`, in one step: both numbers are
-//! milliseconds since 1970-01-01 UTC. It moves back as it went. So a process that dies at any
-//! moment leaves the table, or the dropped table, whole. When its time is over, the directory gets
-//! the ending `@over` before its files go; a drop or a push removes it.
+//! A table's directory moves to `STORE/dropped/TABLE@FROM@UNTIL`, in one step. Both numbers are
+//! milliseconds since 1970-01-01 UTC. It moves back the same way. So if a process dies at any
+//! moment, the table, or the dropped table, is complete. When its time is over, the directory gets
+//! the ending `@over` before its files are removed. A drop or a push removes it.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::utc;
 pub struct DroppedTable {
     pub table: TableName,
     pub dropped_unix_ms: u64,
-    /// From then on it may be removed at any time.
+    /// The time from which it may be removed, at any moment.
     pub until_unix_ms: u64,
 }
 
@@ -46,7 +46,7 @@ impl DroppedTable {
             dropped_unix_ms: parts.next()?.parse().ok()?,
             until_unix_ms: parts.next()?.parse().ok()?,
         };
-        // A number is written in one way only.
+        // Each number has only one valid text.
         (dropped.dir_name() == name).then_some(dropped)
     }
 }
@@ -54,8 +54,9 @@ impl DroppedTable {
 const OVER: &str = "@over";
 
 impl Store {
-    /// [`Store::drop_table`], but the table is kept for so long: [`Store::undrop_table`] brings it
-    /// back. Only of a store in a directory that is no cluster's.
+    /// Drops a table as [`Store::drop_table`] does, but keeps it for a time, in which
+    /// [`Store::undrop_table`] restores it. Only for a store in a directory that belongs to no
+    /// cluster.
     pub fn drop_table_keeping(
         &self,
         name: &TableName,
@@ -89,8 +90,8 @@ impl Store {
         Ok(dropped)
     }
 
-    /// Brings back the table of that name that was dropped at that time, as [`utc`] writes it, or
-    /// last, and is kept.
+    /// Restores the kept table of that name that was dropped at that time, as [`utc`] writes it, or
+    /// else last.
     pub fn undrop_table(
         &self,
         name: &TableName,
@@ -116,7 +117,7 @@ impl Store {
                 dropped: utc(kept.dropped_unix_ms),
             });
         }
-        // A directory without a table has locks, and what a push left that died.
+        // A directory without a table has locks and the debris of a failed push.
         let (disk, to) = (&**self.disk(), &table.files.dir);
         disk.remove_dir_all(to).at("remove", to)?;
         let dir = dropped_dir(self.root());
@@ -129,7 +130,7 @@ impl Store {
         Ok(kept)
     }
 
-    /// The dropped tables that undrop can restore, the last dropped at the end.
+    /// Returns the dropped tables that undrop can restore, the last dropped at the end.
     pub fn dropped_tables(&self) -> Result<Vec<DroppedTable>, StoreError> {
         if !self.disk().keeps_blocks() {
             return Ok(Vec::new());
@@ -144,8 +145,8 @@ impl Store {
         Ok(tables)
     }
 
-    /// Removes the dropped tables whose time is over. What hinders it is logged: the next push or
-    /// drop tries again.
+    /// Removes the dropped tables whose time is over. Errors are logged; the next push or drop
+    /// tries again.
     pub(crate) fn remove_overdue(&self) {
         if !self.disk().keeps_blocks() {
             return;
@@ -205,7 +206,7 @@ impl Store {
     }
 }
 
-/// That somebody else was quicker is no error.
+/// Ignores the error that another process was faster.
 fn gone_or(done: io::Result<()>, action: &'static str, path: &Path) -> Result<(), StoreError> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,4 +1,4 @@
-//! What can go wrong, one enum an area: stores and tables, pushes, reads.
+//! Errors of the engine, one enum for each area: stores and tables, pushes, reads.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,11 +32,11 @@ pub enum StoreError {
         root.display()
     )]
     InCluster { root: PathBuf },
-    /// What a cluster says of a change that it did not begin.
+    /// A change that a cluster refused to begin.
     #[error("{problem}")]
     Refused {
         problem: String,
-        /// Something else is under way.
+        /// Another change is running.
         is_busy: bool,
     },
     #[error(
@@ -44,11 +44,11 @@ pub enum StoreError {
          forebay cluster status"
     )]
     Unheard { problem: String },
-    /// What a cluster says of a change that it began, and took back.
+    /// A change that a cluster began and undid.
     #[error("{problem}")]
     NotRolledOut {
         problem: String,
-        /// An operator's rollback went first.
+        /// An operator's rollback took precedence.
         gave_way: bool,
     },
     #[error("the cluster's catalog cannot tell which version of table {table} serves: {problem}")]
@@ -167,7 +167,7 @@ pub enum StoreError {
     )]
     NotSynced {
         table: TableName,
-        /// The version that serves; none of a table that was dropped.
+        /// The serving version; none for a table that was dropped.
         serves: Option<u64>,
         dir: PathBuf,
         source: io::Error,
@@ -190,7 +190,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the file is damaged, or gone, that says of what kind and format a store is. One of
+    /// Returns whether the file with the store's kind and format is damaged or missing. A file of
     /// another format is sound.
     pub fn lacks_kind(&self) -> bool {
         match self {
@@ -203,7 +203,7 @@ impl StoreError {
         }
     }
 
-    /// What kept the files of a dropped table.
+    /// Returns the error that left files of a dropped table behind.
     pub(crate) fn remains(table: &TableName, source: Self) -> Self {
         Self::Remains {
             table: table.clone(),
@@ -211,7 +211,7 @@ impl StoreError {
         }
     }
 
-    /// The same, of a pointer whose change is none for readers: all that failed is the sync.
+    /// Returns the same error for a pointer change that readers cannot see: only the sync failed.
     pub(crate) fn but_for_readers(self) -> Self {
         match self {
             Self::NotSynced { dir, source, .. } => Self::Io {
@@ -255,7 +255,7 @@ pub enum PushError {
     Read(#[from] ReadError),
 }
 
-/// A read of a version that failed.
+/// A failed read of a version.
 #[derive(Debug, Error)]
 pub enum ReadError {
     #[error("version {version} of table {table}: {source}")]
@@ -269,7 +269,7 @@ pub enum ReadError {
          push it with the order \"ordered\""
     )]
     NoKeyOrder { table: TableName },
-    /// Whether the key is there is not known here.
+    /// This store cannot know whether the key exists.
     #[error(
         "version {version} of table {table}: the partition of key {key} is not open here; ask where it is"
     )]
@@ -289,7 +289,7 @@ pub enum ReadError {
     Store(#[from] StoreError),
 }
 
-/// What is of another format is sound, and a backup would not help.
+/// A file of another format is sound, so a backup would not help.
 fn unread_words(path: &Path, problem: &DocumentError) -> String {
     let path = path.display();
     match problem {
@@ -320,7 +320,7 @@ fn have(existing: &[u64]) -> String {
     format!("; it has {}", numbers.join(", "))
 }
 
-/// Adds what was tried, and on which file, to an I/O error.
+/// Adds the attempted action and its file to an I/O error.
 pub(crate) trait At<T> {
     fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError>;
 }

@@ -1,7 +1,7 @@
-//! What the gate would see of a version that is yet to be made, from a sample of its rows.
+//! Estimates from a sample of rows how a version that does not exist yet will differ.
 //!
-//! The same [`Comparison`] as of two versions (`sample`), in which what is not known is estimated:
-//! keys of the sample are looked up in the version that serves, and stand for the others.
+//! The result is the same [`Comparison`] as for two versions (`sample`), with estimates for the
+//! unknown. Keys of the sample are looked up in the serving version and represent the others.
 
 use std::sync::Arc;
 
@@ -9,46 +9,46 @@ use forebay_io::{Random, side_by_side};
 
 use crate::column_profile::{ColumnStats, profile_pairs};
 use crate::compare::Comparer;
-use crate::drawn_pages::{AT_ONCE, Advance};
 use crate::error::ReadError;
 use crate::manifest::Manifest;
 use crate::row_estimate::row_estimate;
 use crate::sample::{Comparison, NullShare, Outcome, Share, visit_keys};
+use crate::sampled_pages::{AT_ONCE, Advance};
 use crate::schema_change::SchemaChange;
 use crate::version::Version;
 
-/// What becomes of a key.
+/// The effect of a push on a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyOutcome {
     Value(Vec<u8>),
-    /// Where it has none.
+    /// The value that it gets if it has none.
     ValueIfNew(Vec<u8>),
-    /// Something is added to the value.
+    /// An addition to the value.
     More,
     Removed,
 }
 
-/// Whether a version has a key.
+/// A function that returns whether a version has a key.
 pub type HasKey<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
 
-/// A version that is yet to be made, as far as it is known.
+/// A version that does not exist yet, as far as it is known.
 pub struct ExpectedVersion<'a> {
-    /// What it would say of itself; its partitions do not count.
+    /// The manifest that it would have; its partitions are ignored.
     pub manifest: &'a Manifest,
-    /// All rows that come, and their bytes.
+    /// All rows of the push, and their bytes.
     pub rows: u64,
     pub bytes: u64,
     /// Whether these are counts.
     pub is_exact: bool,
-    /// Of some of its columns, the share of nulls.
+    /// The share of nulls of some of its columns.
     pub nulls: Vec<(String, f64)>,
-    /// What was counted of its columns.
+    /// The counts of its columns.
     pub stats: &'a [ColumnStats],
-    /// Some of the rows, drawn at random: their keys, each once.
+    /// The keys of some of the rows, drawn at random, each once.
     pub sample: &'a [(Vec<u8>, KeyOutcome)],
-    /// Whether it has a key, where all its keys are known.
+    /// Returns whether it has a key, if all its keys are known.
     pub has: Option<&'a HasKey<'a>>,
-    /// It goes on with the version that serves: what no row names stays.
+    /// It continues the serving version: keys that no row names stay.
     pub goes_on: bool,
 }
 
@@ -70,9 +70,9 @@ struct SampleLookups {
     changed: u64,
 }
 
-/// Compares the version that serves with one that is expected. Of the older one, pages of about
-/// `sample_rows` rows are looked at where all keys of the newer one are known. `advance` is told
-/// how many rows more were looked at, by several threads.
+/// Compares the serving version with an expected one. If all keys of the newer version are known,
+/// pages of about `sample_rows` rows of the older one are read. `advance` receives the number of
+/// additional rows read, from several threads.
 pub fn compare_expected(
     before: &Arc<Version>,
     expected: &ExpectedVersion<'_>,
@@ -107,7 +107,8 @@ pub fn compare_expected(
     comparison.changed = share(both, tally.changed);
     comparison.lost = match expected.has {
         Some(has) => lost_keys(before, has, sample_rows, random, advance)?,
-        // As many keys are in both as the sample says; the others of the older version are gone.
+        // The sample gives the number of keys in both; the other keys of the older version are
+        // lost.
         None => {
             let all = looked_at.max(1) as f64;
             let kept = expected.rows as f64 * both as f64 / all;
@@ -122,7 +123,7 @@ fn share(looked_at: u64, found: u64) -> Share {
     Share { looked_at, found }
 }
 
-/// Scales what was seen of the sample to all the rows that come.
+/// Scales the results of the sample to all rows of the push.
 fn changes(tally: &SampleLookups, expected: &ExpectedVersion<'_>, comparison: &mut Comparison) {
     let looked_at = expected.sample.len().max(1) as u128;
     let scaled = |found| (u128::from(expected.rows) * u128::from(found) / looked_at) as u64;
@@ -135,8 +136,8 @@ fn changes(tally: &SampleLookups, expected: &ExpectedVersion<'_>, comparison: &m
     comparison.new = share(both.saturating_add(added), added);
 }
 
-/// Looks the sample up, several keys at once: where a version lies in object storage, or was not
-/// read for long, each page is waited for.
+/// Looks up the sample, several keys at once. If a version is in object storage, or was not read
+/// for long, each page takes a wait.
 fn look_up(
     before: &Arc<Version>,
     expected: &ExpectedVersion<'_>,

@@ -1,9 +1,9 @@
-//! Following the pointers of a store: what to open, what to keep, what to let go.
+//! Follows the pointers of a store: opens, keeps and closes versions.
 //!
-//! Each look has two steps. [`FollowerMemory::prepare`] opens what pointers name, and changes
-//! nothing that is served; [`FollowerMemory::activate`] lets all of it serve at once, whichever
-//! tables it is of, and cannot fail. What is opened ahead of that is kept, too, until it is asked
-//! for (the module `activate`).
+//! Each look has two steps. [`FollowerMemory::prepare`] opens the versions that pointers name and
+//! changes nothing that is served. [`FollowerMemory::activate`] makes all of them serve at once,
+//! over all tables, and cannot fail. Versions that were opened earlier for an activation are kept,
+//! too, until they are requested (the module `activate`).
 
 mod ahead;
 
@@ -23,10 +23,10 @@ use crate::store::Store;
 use crate::table::Table;
 use crate::version::Version;
 
-/// How long a version that could not be opened is left alone before the next try.
+/// The pause after a failure to open a version, before the next try.
 const RETRY: Duration = Duration::from_secs(1);
-/// How many looks pass a live table by. It has no pointer, and there may be a thousand of them; one
-/// that was dropped, and pushed as a batch table, is seen all the same within half a second.
+/// The number of looks that skip a live table. It has no pointer, and there may be a thousand of
+/// them. If one is dropped and pushed as a batch table, it is still seen within half a second.
 const PASSED_BY: u32 = 3;
 
 /// The follower's own memory, used by one thread at a time.
@@ -34,16 +34,16 @@ const PASSED_BY: u32 = 3;
 pub(crate) struct FollowerMemory {
     store: Store,
     tables: BTreeMap<TableName, Follow>,
-    /// Live tables, and how many looks still pass them by.
+    /// Live tables, and the number of looks that still skip each.
     live: BTreeMap<TableName, u32>,
-    /// Dropped, but they serve until the next activation.
+    /// Dropped tables that serve until the next activation.
     gone: Vec<TableName>,
     /// Swapped out, but perhaps still read.
     retired: Vec<Arc<Version>>,
     problem: Option<String>,
-    /// What is open is not what [`FollowerMemory::published`] told last.
+    /// The open set differs from the last result of [`FollowerMemory::published`].
     changed: bool,
-    /// Pointers say nothing: what serves is said by who activates.
+    /// Pointers are ignored; the caller that activates decides which versions serve.
     commanded: bool,
 }
 
@@ -61,7 +61,7 @@ impl FollowerMemory {
         }
     }
 
-    /// One that serves nothing but what is activated.
+    /// Returns a follower that serves only activated versions.
     pub fn commanded(store: Store) -> Self {
         Self {
             commanded: true,
@@ -73,12 +73,12 @@ impl FollowerMemory {
         &self.store
     }
 
-    /// Has the next look pass nothing by.
+    /// Makes the next look skip no table.
     pub fn look_at_all(&mut self) {
         self.live.clear();
     }
 
-    /// Looks at every pointer once, and opens what is to serve.
+    /// Reads every pointer once and opens the versions that are to serve.
     pub fn prepare(&mut self) {
         if self.commanded {
             return self.look_after();
@@ -101,7 +101,7 @@ impl FollowerMemory {
         }
     }
 
-    /// Writes pointers that are owed, and opens anew what has to be.
+    /// Writes owed pointers and reopens stale versions.
     fn look_after(&mut self) {
         let due =
             |follow: &Follow| follow.owed.is_some() || (follow.stale && follow.serving.is_some());
@@ -111,13 +111,13 @@ impl FollowerMemory {
         }
     }
 
-    /// Whether it is a live table, as far as that is known: not for certain is not.
+    /// Returns whether it is known to be a live table; if this is unknown, returns `false`.
     fn is_live(&self, name: &TableName) -> bool {
         !self.tables.contains_key(name) && self.store.is_live(name).unwrap_or(false)
     }
 
-    /// Lets all that is prepared serve; returns what changes by that. [`FollowerMemory::published`]
-    /// is the set of it.
+    /// Makes all prepared versions serve; returns the changes. [`FollowerMemory::published`]
+    /// returns the resulting set.
     pub fn activate(&mut self) -> Vec<Change> {
         let gone = std::mem::take(&mut self.gone);
         let mut changes: Vec<Change> = gone
@@ -133,7 +133,7 @@ impl FollowerMemory {
         changes
     }
 
-    /// Keeps open what rollbacks would go to.
+    /// Keeps open the versions that rollbacks would restore.
     pub fn settle(&mut self) {
         for (name, follow) in &mut self.tables {
             if let Some(Replaced { versions, before }) = follow.replaced.take() {
@@ -145,8 +145,8 @@ impl FollowerMemory {
         }
     }
 
-    /// The directories of tables. Once there were some, the whole directory does not go away by any
-    /// command of ours.
+    /// Returns the directories of tables. Once there were some, none of our commands removes the
+    /// whole directory.
     fn names(&self) -> Result<Vec<TableName>, StoreError> {
         let dir = tables_dir(self.store.root());
         let names = self.store.table_dirs()?;
@@ -208,8 +208,8 @@ impl FollowerMemory {
         }
     }
 
-    /// Has the versions of a table opened anew at the next look, and lets go of what is open.
-    /// Returns which one was open ahead.
+    /// Marks the versions of a table for reopening at the next look, and closes what is open.
+    /// Returns the version that was open ahead.
     pub fn invalidate(&mut self, name: &TableName) -> Option<u64> {
         let follow = self.tables.get_mut(name)?;
         follow.pointer = None;
@@ -223,7 +223,7 @@ impl FollowerMemory {
         number
     }
 
-    /// A table serves nothing; what is open ahead of it stays.
+    /// Stops serving a table; versions that are open ahead stay open.
     pub fn rest(&mut self, table: &TableName) -> Option<Change> {
         let follow = self.tables.get_mut(table)?;
         self.changed = true;
@@ -240,7 +240,7 @@ impl FollowerMemory {
         })
     }
 
-    /// A table that is gone stops serving.
+    /// Stops serving a table that is gone.
     pub fn stop(&mut self, table: TableName) -> Option<Change> {
         let follow = self.tables.remove(&table)?;
         self.changed = true;
@@ -284,7 +284,7 @@ impl FollowerMemory {
         self.problem = problem;
     }
 
-    /// What is open, if that is not what it was at the last call.
+    /// Returns the open set, if it has changed since the last call.
     pub fn published(&mut self) -> Option<Tables> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -304,7 +304,7 @@ impl FollowerMemory {
         Some(Tables::new(serving, others))
     }
 
-    /// Closes what nobody can reach any more. Whoever still reads a version holds an `Arc` of it.
+    /// Closes versions that nobody can reach any more. A reader of a version holds an `Arc` of it.
     pub fn close_unread(&mut self) {
         for follow in self.tables.values() {
             self.retired
@@ -331,7 +331,7 @@ impl FollowerMemory {
     }
 }
 
-/// Lets a version of a table serve.
+/// Makes a version of a table serve.
 fn serve(
     name: &TableName,
     follow: &mut Follow,
@@ -374,7 +374,7 @@ mod tests {
             followed.prepare();
             disk.calls() - before
         };
-        // A listing of the tables, and a look at this one.
+        // One listing of the tables, and one look at this table.
         assert_eq!([look(), look(), look(), look()], [2, 1, 1, 1]);
         assert_eq!([look(), look(), look(), look()], [2, 1, 1, 1]);
         drop(table.unwrap());

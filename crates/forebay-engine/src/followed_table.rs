@@ -1,4 +1,4 @@
-//! What a follower knows of one table: which of its versions are open, and what its pointer says.
+//! A follower's state of one table: its open versions and its pointer.
 
 use std::io;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ pub(crate) struct Follow {
     pub serving: Option<Arc<Version>>,
     pub previous: Option<Arc<Version>>,
     pub ahead: Option<OpenAhead>,
-    /// The pointer of what serves, which could not be written yet.
+    /// The pointer of the serving version, which could not be written yet.
     pub owed: Option<Pointer>,
-    /// Open, and to serve from the next activation on.
+    /// An open version that serves from the next activation on.
     pub ready: Option<Ready>,
-    /// What the last activation replaced, until it is settled what of it stays open.
+    /// The versions that the last activation replaced, until it is settled which of them stay open.
     pub replaced: Option<Replaced>,
-    /// The pointer that was acted on last, with or without success.
+    /// The last pointer that was acted on, with or without success.
     pub pointer: Option<Pointer>,
     /// When to try again after a failure, on the monotonic clock.
     pub retry_at: Option<Duration>,
     pub swaps: u64,
     pub load_errors: u64,
     pub problem: Option<String>,
-    /// Files of the open versions were replaced: they have to be opened anew.
+    /// Files of the open versions were replaced: the versions have to be reopened.
     pub stale: bool,
 }
 
-/// A version that was opened for an activation to come, and is kept.
+/// A version that is kept open for a later activation.
 #[derive(Debug)]
 pub(crate) struct OpenAhead {
     pub version: Arc<Version>,
@@ -43,30 +43,30 @@ pub(crate) struct OpenAhead {
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub version: Arc<Version>,
-    /// What a rollback would go to.
+    /// The version that a rollback would restore.
     pub before: Option<u64>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Replaced {
-    /// Of this table, and open until now.
+    /// Versions of this table that were open until now.
     pub versions: Vec<Arc<Version>>,
-    /// What a rollback would go to.
+    /// The version that a rollback would restore.
     pub before: Option<u64>,
 }
 
-/// What a look at a table's pointer found.
+/// The result of a look at a table's pointer.
 pub(crate) enum PointerSeen {
-    /// The same as before, or nothing to be done about it.
+    /// The same pointer as before, or no action needed.
     Same,
-    /// No version is asked for.
+    /// No version is requested.
     Nothing,
     Dropped,
     Serve(Pointer, u64),
 }
 
 impl Follow {
-    /// The versions that are kept open.
+    /// Returns the versions that are kept open.
     pub fn open(&self) -> impl Iterator<Item = &Arc<Version>> {
         let ahead = self.ahead.as_ref().map(|ahead| &ahead.version);
         let open = [ahead, self.serving.as_ref(), self.previous.as_ref()];
@@ -79,7 +79,8 @@ impl Follow {
         open.into_iter().flatten()
     }
 
-    /// Lets a version serve; returns whether it is another one, and what served before.
+    /// Makes a version serve; returns whether it is another one, and the version that served
+    /// before.
     pub fn serve(&mut self, version: Arc<Version>, before: Option<u64>) -> (bool, Option<u64>) {
         let old = self.serving.replace(Arc::clone(&version));
         let is_other = old.as_ref().is_none_or(|old| !Arc::ptr_eq(old, &version));
@@ -92,7 +93,7 @@ impl Follow {
         (is_other, from)
     }
 
-    /// The version, by what is open already if that is the very same, else from the disk.
+    /// Returns the version: the open one if it is exactly the same, else from the disk.
     pub fn find_or_open(&self, table: &Table, version: u64) -> Result<Arc<Version>, String> {
         let read = table.manifest_and_sum(version);
         let read = read.map_err(|error| error.to_string())?;
@@ -106,8 +107,8 @@ impl Follow {
         opened.map_err(|error| error.to_string())
     }
 
-    /// The version to keep open for a rollback. That it cannot be opened stops nothing: a rollback
-    /// would find out and say so.
+    /// Returns the version to keep open for a rollback. An error stops nothing: a rollback would
+    /// find and report it.
     pub fn keep_previous(
         &self,
         table: &Table,
@@ -148,7 +149,7 @@ impl Follow {
     }
 }
 
-/// Reads a table's pointer and says what it asks for.
+/// Reads a table's pointer and returns what it requests.
 pub(crate) fn see(
     table: &Table,
     known: Option<&Follow>,

@@ -1,4 +1,4 @@
-//! The history of a store: who had another version of a table serve, or dropped a table, and when.
+//! The history of a store: each swap, rollback and drop, with its actor and time.
 //!
 //! Each entry is a file of its own, `history/TIME-RANDOM.json`, so that writers never wait for each
 //! other. An entry is written after the action. If that fails, the action stands, and a warning
@@ -16,27 +16,27 @@ use crate::name::TableName;
 use crate::pointers::SwapReport;
 use crate::store::Store;
 
-/// How many entries a store keeps, about.
+/// The approximate number of entries that a store keeps.
 pub const HISTORY_ENTRIES: usize = 1000;
-/// In object storage, where a listing is a request, one write of so many removes old entries.
+/// In object storage, where a listing is a request, one write in this many removes old entries.
 const REMOVAL_TURN: u64 = 32;
-/// How long the words of a problem may be.
+/// The greatest length of the text of a problem.
 const PROBLEM_BYTES: usize = 2000;
 
-/// What was done to a table.
+/// An action on a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryAction {
     Push,
     Swap,
     Rollback,
-    /// A version of the same rows took the place of the one that served.
+    /// A version with the same rows replaced the serving version.
     Compact,
     Drop,
     Undrop,
-    /// The gate held a new version; what served before serves.
+    /// The gate held a new version; the previous version still serves.
     Held,
-    /// What a later program writes.
+    /// An action of a later program.
     #[serde(other)]
     Other,
 }
@@ -55,12 +55,12 @@ pub struct HistoryEntry {
     pub to: Option<u64>,
     pub user: String,
     pub host: String,
-    /// Why it was not done; none: it was.
+    /// The reason that the action failed; `None` if it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// What an entry says of the versions.
+/// The versions and the problem of an entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistoryNote {
     pub from: Option<u64>,
@@ -79,7 +79,7 @@ impl From<SwapReport> for HistoryNote {
 }
 
 impl Store {
-    /// Adds an entry to the history; nothing where nobody said who acts ([`Store::acting_as`]).
+    /// Adds an entry to the history; does nothing if no actor was given ([`Store::acting_as`]).
     pub fn note(&self, table: &TableName, action: HistoryAction, note: impl Into<HistoryNote>) {
         let Some(actor) = self.actor() else {
             return;
@@ -114,7 +114,7 @@ impl Store {
         written.at("write", &path)
     }
 
-    /// Makes room for one entry more, where those that were not finished count, too.
+    /// Makes room for one more entry; unfinished entries count, too.
     fn remove_old_entries(&self, dir: &Path) -> Result<(), StoreError> {
         let mut names = self.names_in(dir)?;
         names.retain(|name| time_of(finished(name)).is_some());
@@ -132,7 +132,7 @@ impl Store {
         Ok(())
     }
 
-    /// The names of the entries since that time, the oldest first.
+    /// Returns the names of the entries since that time, the oldest first.
     pub fn history_names(&self, since_unix_ms: u64) -> Result<Vec<String>, StoreError> {
         let mut names = self.names_in(&self.history_dir())?;
         let is_since = |name: &String| time_of(name).is_some_and(|time| time >= since_unix_ms);
@@ -148,7 +148,7 @@ impl Store {
         }
     }
 
-    /// The entry of that name; none: it was removed meanwhile.
+    /// Returns the entry of that name; `None` if it was removed meanwhile.
     pub fn history_entry(&self, name: &str) -> Result<Option<HistoryEntry>, StoreError> {
         let path = self.history_dir().join(name);
         match self.disk().read(&path) {
@@ -165,7 +165,7 @@ impl Store {
     }
 }
 
-/// The name that a file gets when it is finished.
+/// Returns the name that a file gets when it is finished.
 fn finished(name: &str) -> &str {
     let unfinished = name.strip_prefix('.');
     unfinished
@@ -173,13 +173,13 @@ fn finished(name: &str) -> &str {
         .unwrap_or(name)
 }
 
-/// When an entry was written, by its name; none: it is no entry.
+/// Returns the time of an entry from its name; `None` for any other file.
 fn time_of(name: &str) -> Option<u64> {
     let (time, _) = name.strip_suffix(".json")?.split_once('-')?;
     time.parse().ok()
 }
 
-/// The text, cut to about so many bytes.
+/// Returns the text, shortened to about so many bytes.
 pub fn shortened(mut text: String, most_bytes: usize) -> String {
     if text.len() > most_bytes {
         let starts = text.char_indices().map(|(at, _)| at);
@@ -223,7 +223,7 @@ mod tests {
         let (store, clock) = store(&SimDisk::new());
         let table = TableName::new("people").unwrap();
         assert_eq!(store.history_names(0).unwrap().len(), 0);
-        // Of a process that died.
+        // Left by a process that died.
         let died = store.history_dir().join(".00000000000001-0.json.new");
         store.disk().create_dir_all(&store.history_dir()).unwrap();
         put_file(&**store.disk(), &died, b"{").unwrap();

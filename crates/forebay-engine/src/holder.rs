@@ -1,4 +1,4 @@
-//! Locks that say who holds them.
+//! Locks that name their holders.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use forebay_io::{Clock, Disk, Lock};
 
 use crate::error::{At, StoreError};
 
-/// How long a swap, rollback, commit or removal waits for another one to end. Each takes
-/// milliseconds, so who waits longer has met a process that hangs.
+/// The longest wait of a swap, rollback, commit or removal for another one. Each takes
+/// milliseconds, so a longer wait means that a process hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(5);
 
-/// The words that a lock's holder leaves for others: what it does, who it is, since when.
+/// Returns the text that a lock's holder leaves for others: its action, its name, its start time.
 pub(crate) fn holder_words(disk: &dyn Disk, clock: &dyn Clock, what: &str) -> String {
     let host = match disk.read(Path::new("/proc/sys/kernel/hostname")) {
         Ok(name) => String::from_utf8_lossy(&name).trim().to_owned(),
@@ -25,7 +25,7 @@ pub(crate) fn holder_words(disk: &dyn Disk, clock: &dyn Clock, what: &str) -> St
     )
 }
 
-/// Takes the lock at once or returns the present holder's words.
+/// Takes the lock at once or returns the present holder's text.
 pub(crate) fn try_lock(
     disk: &dyn Disk,
     path: &Path,
@@ -52,8 +52,8 @@ pub(crate) fn wait_lock(
     })
 }
 
-/// Takes the lock, waiting for so long; or gives the words of who has it then. `what` says for
-/// others what it is held for; who holds it, and since when, is added.
+/// Takes the lock, waiting for at most so long, or returns the text of its holder. `what` tells
+/// others the purpose; the holder and the start time are added.
 pub fn lock_within(
     disk: &dyn Disk,
     clock: &dyn Clock,
@@ -71,7 +71,7 @@ pub fn lock_within(
     }
 }
 
-/// `2026-11-21T22:15:00Z` for milliseconds since 1970-01-01 UTC.
+/// Formats milliseconds since 1970-01-01 UTC as `2026-11-21T22:15:00Z`.
 pub fn utc(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -80,8 +80,8 @@ pub fn utc(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of a number of days since 1970-01-01: counted in 400-year cycles of years
-/// that begin in March, where the leap day comes last.
+/// Returns the year, month and day of a number of days since 1970-01-01. It counts in 400-year
+/// cycles of years that begin in March, where the leap day is last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let cycle = days / 146_097;

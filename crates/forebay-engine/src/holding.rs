@@ -1,15 +1,15 @@
-//! Which partitions a store has files of, where that is not all of them.
+//! The partitions whose files a store has, if these are not all partitions.
 
 use std::fmt;
 
 use crate::manifest::Manifest;
 use crate::partition::OpenPartitions;
 
-/// Says which partitions of a version a store holds. A store has the manifests of all versions, so
-/// that bounds and order are known of each; files it needs of the partitions held only.
+/// A source of the partitions that a store holds of a version. A store has the manifests of all
+/// versions, so it knows bounds and order of each. It needs files of the held partitions only.
 ///
-/// The answer may change at any time: what is open stays open, and
-/// [`Serving::rehold`](crate::Serving::rehold) opens what serves anew.
+/// The answer may change at any time. Open versions stay open, and
+/// [`Serving::rehold`](crate::Serving::rehold) reopens the serving versions.
 pub trait Holding: fmt::Debug + Send + Sync {
     fn held(&self, manifest: &Manifest) -> OpenPartitions;
 }

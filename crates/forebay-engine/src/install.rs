@@ -1,10 +1,10 @@
-//! Taking over a version that another store has, file by file as it is there.
+//! Installs a version that another store has, from its files as they arrive.
 //!
-//! The caller brings the files to the places that [`Install::missing`] names; [`Install::verify`]
-//! reads them; [`Install::commit`] makes the version visible as a push would, and notes what was
-//! verified. Where the other
-//! store's pointer moves, [`Table::point_as`] moves this one's. Until a commit, files that were
-//! brought are debris for a push, but stay for the next installation.
+//! The caller copies the files to the paths that [`Install::missing`] returns. [`Install::verify`]
+//! reads them. [`Install::commit`] makes the version visible, as a push does, and notes which
+//! partitions were verified. When the other store's pointer moves, [`Table::point_as`] moves the
+//! pointer of this store. Until a commit, fetched files are debris for a push, but stay for the
+//! next installation.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -27,25 +27,24 @@ use crate::store::Store;
 use crate::table::{Table, check_files};
 use crate::verify::{PartitionProof, VerifyReport};
 
-/// A version on its way into a store; see the module's text. No push to its table can begin
-/// meanwhile.
+/// An installation of a version into a store. No push to its table can begin meanwhile.
 #[derive(Debug)]
 pub struct Install {
     table: Table,
     manifest: Manifest,
     sum: u64,
     bytes: Vec<u8>,
-    /// As the store said in the beginning.
+    /// The held partitions, as the store reported them at the start.
     held: OpenPartitions,
     missing: Vec<VersionFile>,
-    /// What was verified, now or earlier.
+    /// The partitions that were verified, now or earlier.
     proven: Mutex<BTreeMap<PartitionId, PartitionProof>>,
-    /// What is here may be that of versions which are removed meanwhile.
+    /// Existing files may belong to versions that are removed meanwhile.
     _files: Arc<PinnedFiles>,
     _lock: Box<dyn Lock>,
 }
 
-/// A file that a version consists of.
+/// A file of a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionFile {
     pub partition: PartitionId,
@@ -57,8 +56,8 @@ pub struct VersionFile {
 }
 
 impl Store {
-    /// Begins to take a version over, by the bytes of its manifest in the other store. Refused with
-    /// the holder's words while a push to the table is under way.
+    /// Begins to install a version, given the bytes of its manifest in the other store. Refused
+    /// with the holder's text during a push to the table.
     pub fn begin_install(&self, name: &TableName, manifest: &[u8]) -> Result<Install, PushError> {
         let table = self.any_table(name);
         let bad = |version, problem: String| PushError::BadManifest {
@@ -101,8 +100,8 @@ impl Store {
         })
     }
 
-    /// Keeps pushes to a table away, whether it exists or not, until the result is dropped: what no
-    /// version names may be put into it meanwhile. Refused while one is under way.
+    /// Blocks pushes to a table, even one that does not exist, until the result is dropped.
+    /// Meanwhile the caller may add files that no version names. Refused during a push.
     pub fn keep_pushes_away(
         &self,
         name: &TableName,
@@ -111,13 +110,13 @@ impl Store {
         lock_push(&self.any_table(name), what)
     }
 
-    /// The files of a version that are to be here, whether the version, or its table, is here or
-    /// not.
+    /// Returns the files of a version that this store is to have, even if the version or its table
+    /// is missing.
     pub fn files_of(&self, manifest: &Manifest) -> Vec<VersionFile> {
         self.any_table(&manifest.table).files_of(manifest)
     }
 
-    /// Whether a file is here, at its length.
+    /// Returns whether a file exists with its length.
     pub fn is_here(&self, file: &VersionFile) -> bool {
         let found = self.disk().open(&file.path);
         found.is_ok_and(|found| found.len_bytes() == file.len_bytes)
@@ -129,18 +128,19 @@ impl Install {
         &self.manifest
     }
 
-    /// The files of the version that are to be here.
+    /// Returns the files of the version that this store is to have.
     pub fn files(&self) -> Vec<VersionFile> {
         self.table.files_in(&self.manifest, &self.held)
     }
 
-    /// Those of the files that were not here, at their lengths, in the beginning.
+    /// Returns the files that were missing at the start, or had another length.
     pub fn missing(&self) -> &[VersionFile] {
         &self.missing
     }
 
-    /// Reads the partitions that were not found sound yet, here and now or, of files that are here
-    /// since, in a version that has them as this one does. As [`Table::verify`] does.
+    /// Verifies the partitions that are not known to be sound, as [`Table::verify`] does. A
+    /// partition is sound if it was verified in this store. For files that have existed since, a
+    /// verification in a version that has the same partition counts, too.
     pub fn verify(&self, advance: &mut dyn FnMut(u64)) -> Result<VerifyReport, StoreError> {
         let mut proven = self.proven.lock();
         let wanted = |partition: &Partition| {
@@ -153,14 +153,14 @@ impl Install {
         Ok(report)
     }
 
-    /// What was verified of the partitions held, by now.
+    /// Returns the proof of the held partitions that are verified so far.
     pub fn proof(&self) -> Proof {
         let proven = self.proven.lock().values().cloned().collect();
         Proof::new(&self.manifest, self.sum, proven)
     }
 
-    /// Makes the version visible, and durable; one of this number that was there before is
-    /// replaced. What no version needs is removed.
+    /// Makes the version visible and durable. Replaces an existing version of this number. Removes
+    /// files that no version needs.
     pub fn commit(self) -> Result<Table, PushError> {
         let proof = self.proof();
         let (table, manifest, held) = (self.table, &self.manifest, &self.held);
@@ -185,8 +185,8 @@ impl Install {
 }
 
 impl Table {
-    /// Puts a manifest back, by its bytes in the other store, where that here was lost or damaged.
-    /// The version's files are not looked at.
+    /// Restores a lost or damaged manifest from its bytes in the other store. Does not check the
+    /// version's files.
     pub fn put_manifest(&self, version: u64, bytes: &[u8]) -> Result<Manifest, PushError> {
         let bad = |problem: String| PushError::BadManifest {
             table: self.name().clone(),
@@ -203,12 +203,13 @@ impl Table {
         Ok(manifest)
     }
 
-    /// The files of a version of this table that are to be here, whether they are or not.
+    /// Returns the files of a version of this table that this store is to have, even if they are
+    /// missing.
     pub fn files_of(&self, manifest: &Manifest) -> Vec<VersionFile> {
         self.files_in(manifest, &self.store().held(manifest))
     }
 
-    /// The files of some partitions of a version.
+    /// Returns the files of some partitions of a version.
     pub(crate) fn files_in(&self, manifest: &Manifest, held: &OpenPartitions) -> Vec<VersionFile> {
         let here = manifest
             .held(held)
@@ -232,8 +233,9 @@ impl Table {
         files.flatten().collect()
     }
 
-    /// Lets the version serve that another store's pointer names, with as much of its history as
-    /// there is here. Returns whether that changed anything. Same guarantees as [`Table::swap`].
+    /// Makes the version that another store's pointer names the serving one, with the part of its
+    /// history that this store has. Returns whether that changed anything. Same guarantees as
+    /// [`Table::swap`].
     pub fn point_as(&self, other: &Pointer) -> Result<bool, StoreError> {
         let Some(serving) = other.serving else {
             return Ok(false);
@@ -253,7 +255,7 @@ impl Table {
         Ok(true)
     }
 
-    /// [`Table::verify`], leaving in memory what is there.
+    /// Does [`Table::verify`], but leaves cached pages in memory.
     pub fn verify_warm(&self, version: u64) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
         let held = self.store().held(&manifest);
@@ -261,7 +263,7 @@ impl Table {
         Ok(self.verify_some(&manifest, &wanted, false, &mut |_| {}))
     }
 
-    /// [`Table::verify_warm`] of the partitions that have one of these runs.
+    /// Does [`Table::verify_warm`] for the partitions that have one of these runs.
     pub fn verify_runs_of(&self, version: u64, runs: &[RunId]) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
         let held = self.store().held(&manifest);
@@ -272,8 +274,8 @@ impl Table {
         Ok(self.verify_some(&manifest, &among, false, &mut |_| {}))
     }
 
-    /// Whether a version is here with just this manifest, and all files that are to be here at
-    /// their lengths.
+    /// Returns whether a version exists with exactly this manifest, and all files that this store
+    /// is to have, at their lengths.
     pub fn has_installed(&self, version: u64, manifest: &[u8]) -> Result<bool, StoreError> {
         let path = self.files.manifest(version);
         match self.disk().read(&path) {
@@ -284,7 +286,8 @@ impl Table {
         }
     }
 
-    /// Takes a damaged file out of the way of a sound one. Who has it open reads on.
+    /// Removes a damaged file, so that a sound one can replace it. Readers that have it open can
+    /// keep reading.
     pub fn remove_file(&self, file: &VersionFile) -> Result<(), StoreError> {
         remove_if_there(&**self.disk(), &file.path)
     }

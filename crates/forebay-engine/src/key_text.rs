@@ -1,6 +1,6 @@
-//! Keys, and other bytes, as people read them.
+//! Formats keys and other bytes for people.
 
-/// A key as it is shown in messages: text when it is, else hex.
+/// Returns a key as messages show it: as text if it is text, else as hex.
 pub fn show_key(key: &[u8]) -> String {
     match std::str::from_utf8(key) {
         Ok(text) => format!("{text:?}"),
@@ -8,7 +8,7 @@ pub fn show_key(key: &[u8]) -> String {
     }
 }
 
-/// The bytes that pairs of hex digits stand for; `None` when it is something else.
+/// Returns the bytes of pairs of hex digits; `None` for any other text.
 pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|value| value as u8);
@@ -19,14 +19,14 @@ pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { bytes } else { None }
 }
 
-/// Two lower-case hex digits a byte.
+/// Returns two lower-case hex digits per byte.
 pub fn to_hex(bytes: &[u8]) -> String {
     let mut digits = Vec::with_capacity(2 * bytes.len());
     write_hex(bytes, &mut digits);
     digits.into_iter().map(char::from).collect()
 }
 
-/// The same, appended as bytes.
+/// Appends two lower-case hex digits per byte.
 pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);

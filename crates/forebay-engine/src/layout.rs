@@ -1,32 +1,32 @@
-//! Where a store keeps what.
+//! The paths of a store's files.
 //!
 //! ```text
 //! STORE/forebay.json                  {"forebay_store": 1}
-//! STORE/history/TIME-RANDOM.json      who moved which table's pointer, when (`crate::history`)
-//! STORE/tables/T/current              the pointer: which version serves
+//! STORE/history/TIME-RANDOM.json      pointer moves, with actor and time (`crate::history`)
+//! STORE/tables/T/current              the pointer: the serving version
 //! STORE/tables/T/current.reserve      space for the next pointer on a full disk
 //! STORE/tables/T/versions/V.manifest  a version; it exists when its manifest does
-//! STORE/tables/T/versions/V.verified  what was verified of a version that came from elsewhere
+//! STORE/tables/T/versions/V.verified  the verified partitions of a version that was installed
 //! STORE/tables/T/runs/ID.run, ID.ext  the runs that manifests name; any other file is debris
-//! STORE/tables/T/live                 a live table's manifest; the table is live when it is there
-//! STORE/tables/T/live.dropped         what lies here is the rest of a drop, or of a table not made
+//! STORE/tables/T/live                 a live table's manifest; while it exists, the table is live
+//! STORE/tables/T/live.dropped         marks the rest of a drop, or of an incomplete creation
 //! STORE/tables/T/live.lock            held while a live table is open
 //! STORE/tables/T/log/N.log            its log
-//! STORE/tables/T/asks/ID/             what another process asks of who has a live table open
-//! STORE/tables/T/drop.lock            held by who drops a live table that another process has open
-//! STORE/tables/T/asks.lock            held by who has it open and does what is asked
-//! STORE/tables/T/log.durable          how far that is known to be durable
+//! STORE/tables/T/asks/ID/             requests to the process that has a live table open
+//! STORE/tables/T/drop.lock            held during a drop of a live table that is open elsewhere
+//! STORE/tables/T/asks.lock            held by the process that has it open and answers requests
+//! STORE/tables/T/log.durable          how far the log is known to be durable
 //! STORE/tables/T/replicas/N.log       the log of the replicas that a node has of a live table
-//! STORE/tables/T/replicas.durable     its note
-//! STORE/tables/T/replicas.state       how it was left
-//! STORE/tables/T/replicas.spare       room for shortening it on a full disk
-//! STORE/tables/T/replicas.json        which replicas are here (crates/forebay-cluster)
-//! STORE/tables/T/load-ID.*            how far a load of a live table is
+//! STORE/tables/T/replicas.durable     how far that log is known to be durable
+//! STORE/tables/T/replicas.state       how that log was last used
+//! STORE/tables/T/replicas.spare       space to shorten it on a full disk
+//! STORE/tables/T/replicas.json        the list of this node's replicas (crates/forebay-cluster)
+//! STORE/tables/T/load-ID.*            the progress of a load of a live table
 //! STORE/tables/T/load-ID.staged       the runs of a load of a live table of the store's cluster
 //! STORE/tables/T/runs/load-ID.*       its runs, until they are added
-//! STORE/tables/T/uploads/             notes of runs on their way, in object storage
-//! STORE/tables/T/scratch/             a push's or load's spill files; debris once that is gone
-//! STORE/tables/T/push.lock            held while a push, a load or a drop is under way
+//! STORE/tables/T/uploads/             notes of runs that are being uploaded, in object storage
+//! STORE/tables/T/scratch/             spill files of a push or load; debris afterwards
+//! STORE/tables/T/push.lock            held during a push, a load or a drop
 //! STORE/tables/T/pointer.lock         held for the moment of a swap, rollback, commit or removal
 //! STORE/dropped/T@FROM@UNTIL/         the directory of a dropped table that is kept until then
 //! ```
@@ -41,7 +41,7 @@ pub(crate) struct TableFiles {
     pub dir: PathBuf,
 }
 
-/// Says of what kind and format a store is.
+/// The file with the store's kind and format.
 pub const STORE_FILE: &str = "forebay.json";
 
 pub(crate) fn store_file(root: &Path) -> PathBuf {
@@ -96,7 +96,7 @@ impl TableFiles {
         self.dir.join("live")
     }
 
-    /// See the module `live::drop`.
+    /// The mark of a drop (module `live::drop`).
     pub fn dropped_mark(&self) -> PathBuf {
         self.dir.join("live.dropped")
     }
@@ -159,13 +159,13 @@ pub(crate) fn run_of(path: &Path) -> Option<RunId> {
     RunId::new(id).ok()
 }
 
-/// The version that a manifest's file name stands for; `None` for any other file. Only the one way
-/// in which we write a number counts, so two files never stand for one version.
+/// Returns the version of a manifest's file name; `None` for any other file. Only the form in which
+/// we write a number is valid, so two files never name one version.
 pub(crate) fn version_of(file_name: &str) -> Option<u64> {
     number_before(file_name, ".manifest")
 }
 
-/// The version that a note of its verification is of.
+/// Returns the version of a verification note's file name.
 pub(crate) fn proven_version(file_name: &str) -> Option<u64> {
     number_before(file_name, ".verified")
 }
@@ -176,7 +176,7 @@ fn number_before(file_name: &str, ending: &str) -> Option<u64> {
     (version.to_string() == digits).then_some(version)
 }
 
-/// Whether this is a half-written replacement that `replace_file` left when it died.
+/// Returns whether this is a half-written replacement of a `replace_file` that was interrupted.
 pub(crate) fn is_unfinished(file_name: &str) -> bool {
     file_name.starts_with('.') && file_name.ends_with(".new")
 }

@@ -1,13 +1,15 @@
-//! Forebay's engine: the versions of tables in a store, and reading them.
+//! Forebay's engine: stores the versions of tables and reads them.
 //!
 //! A *store* is a directory of tables. A *version* of a table is a manifest and the runs that it
-//! names. A push makes a version beside the one that serves; a swap or a rollback moves a pointer;
-//! readers hold on to the version that they began with. See [`Store`] for the way in, and the
-//! module `layout` for the files.
+//! names. A push makes a version beside the serving one. A swap or a rollback moves a pointer.
+//! Readers keep the version that they began with. Start with [`Store`]; the module `layout` lists
+//! the files.
 //!
-//! What holds whatever fails, dies or loses power at whatever moment: a version is visible whole or
-//! not at all, the pointer names the old version or the new one, and nothing that a manifest names
-//! is ever removed before that manifest is.
+//! Invariants that hold after any failure, crash or power loss:
+//!
+//! - A version is visible as a whole or not at all.
+//! - The pointer names the old version or the new one.
+//! - Nothing that a manifest names is removed before that manifest is.
 
 mod activate;
 mod actor;
@@ -19,9 +21,7 @@ mod column_profile;
 mod committed;
 mod compact;
 mod compare;
-mod described;
 mod diff;
-mod drawn_pages;
 mod dropped;
 mod error;
 mod expect;
@@ -49,7 +49,9 @@ pub mod replica_log;
 mod reserve;
 mod route;
 mod row_estimate;
+mod run_description;
 mod sample;
+mod sampled_pages;
 mod scan;
 mod schema_change;
 mod seal;
@@ -73,7 +75,6 @@ pub use committed::Committed;
 pub use compact::{CompactReport, Counting, MAX_RUNS, due};
 pub use compare::ColumnChange;
 pub use diff::{DiffReport, DiffSample, Difference, diff};
-pub use drawn_pages::Advance;
 pub use dropped::DroppedTable;
 pub use error::{PushError, ReadError, StoreError};
 pub use expect::{ExpectedVersion, KeyOutcome, compare_expected};
@@ -98,6 +99,7 @@ pub use random_place::RandomPlace;
 pub use reads::PartitionReads;
 pub use release::ReleaseReport;
 pub use sample::{Comparison, NullShare, Share, compare_sampled, profiles_of};
+pub use sampled_pages::Advance;
 pub use scan::VersionScan;
 pub use schema_change::{Alteration, Altered, SchemaChange};
 pub use seal::{DocumentError, seal, seal_text, unseal};

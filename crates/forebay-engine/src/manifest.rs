@@ -1,9 +1,9 @@
-//! What a version consists of.
+//! The manifest: the document that lists the runs of a version.
 //!
 //! A manifest names every run of a version, partition by partition, with lengths, counts and
-//! content sums, and carries the schema of the rows. It is a sealed document: damage shows, and an
-//! unknown format is refused by its number. Nothing in a manifest is believed before
-//! [`Manifest::check`] passed it: names are plain, the partitions cover the whole order, and all
+//! content sums, and contains the schema of the rows. It is a sealed document: damage is detected,
+//! and an unknown format is refused by its number. Code trusts a manifest only after
+//! [`Manifest::check`] accepts it: names are plain, the partitions cover the whole order, and all
 //! counts add up.
 
 use forebay_run::content::ContentSum;
@@ -23,13 +23,13 @@ use crate::route::Router;
 use crate::seal::{DocumentError, Upgrade, seal, unseal_upgrading};
 use crate::upgrade::{as_it_is, name_partitions};
 
-/// The format number of manifests that this program writes. It reads the ones before, too.
+/// The format number of manifests that this program writes. It reads older formats, too.
 pub const MANIFEST_FORMAT: u64 = 3;
 
-/// From formats 1 and 2, each to the next one.
+/// Upgrades from formats 1 and 2, each to the next one.
 const UPGRADES: [Upgrade; 2] = [name_partitions, as_it_is];
 
-/// A version of a table.
+/// The description of one version of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -40,32 +40,32 @@ pub struct Manifest {
     pub created_unix_ms: u64,
     pub order: Order,
     pub value: ValueKind,
-    /// The columns of a row; of a bytes or list table, its one column.
+    /// The columns of a row; for a bytes or list table, its one column.
     pub schema: Schema,
     /// The template that made the keys, as given to the push.
     pub key: String,
-    /// What `+` means in the deltas of this table, where they were declared.
+    /// The meaning of `+` in the deltas of this table, if declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta: Option<DeltaKind>,
     /// Whether, and when, its rows expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Ttl>,
-    /// The version whose runs this one goes on with.
+    /// The version whose runs this one includes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onto: Option<u64>,
-    /// Side by side, from the beginning of the order to its end.
+    /// Adjacent partitions, from the beginning of the order to its end.
     pub partitions: Vec<Partition>,
     /// The sum over the partitions.
     pub totals: Totals,
-    /// What was counted of each column, where that was.
+    /// The counts of each column that was counted.
     #[serde(default)]
     pub stats: Vec<ColumnStats>,
-    /// What the version was made from, for people to read.
+    /// The source of the version, for people to read.
     #[serde(default)]
     pub source: String,
 }
 
-/// What the values of a table are.
+/// The kind of a table's values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueKind {
@@ -79,17 +79,17 @@ pub enum ValueKind {
     List { column: String, item: Kind },
 }
 
-/// A range of a table in its sort order.
+/// A partition of a table, with its runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
     pub id: PartitionId,
     pub bounds: Bounds,
-    /// The sum over the runs. Of several, newer records may hide or remove older ones, so that
+    /// The sum over the runs. With several runs, newer records may replace or delete older ones, so
     /// readers find fewer rows.
     pub totals: Totals,
-    /// Oldest first. A whole push writes one run, or none when the partition is empty; a push onto
-    /// another version adds one.
+    /// Oldest first. A push of a whole table writes one run, or none if the partition is empty. A
+    /// push onto another version adds one.
     pub runs: Vec<RunRef>,
 }
 
@@ -100,12 +100,12 @@ pub struct RunRef {
     pub id: RunId,
     /// Counts, lengths of the two files, content.
     pub summary: RunSummary,
-    /// What the records do to older ones; absent when all are updates.
+    /// The counts of operations; absent if all are updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<OperationCounts>,
 }
 
-/// How many records of a run are not updates.
+/// The number of records of a run that are not updates, by operation.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperationCounts {
@@ -114,13 +114,13 @@ pub struct OperationCounts {
     pub deltas: u64,
 }
 
-/// When the rows of a table expire.
+/// The rule by which the rows of a table expire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ttl {
-    /// So many milliseconds after the push that wrote them.
+    /// After so many milliseconds from the push that wrote them.
     AfterMs(u64),
-    /// When this column of the sources says.
+    /// At the time in this column of the sources.
     Column(String),
 }
 
@@ -134,8 +134,8 @@ pub struct Totals {
     pub content: ContentSum,
 }
 
-/// What a push says of its version; the rest of the [`Manifest`] follows from the push itself and
-/// the sums.
+/// The part of a [`Manifest`] that a push supplies. The rest follows from the push itself and the
+/// sums.
 #[derive(Debug, Clone)]
 pub struct ManifestDraft {
     pub order: Order,
@@ -151,8 +151,8 @@ pub struct ManifestDraft {
 }
 
 impl ManifestDraft {
-    /// What a version says that has the rows of `base`, or goes on with them, in these partitions.
-    /// Columns are not counted then.
+    /// Returns the draft of a version with the rows of `base`, or more, in these partitions. It has
+    /// no column counts.
     pub fn like(base: &Manifest, partitions: Vec<Partition>, source: String) -> Self {
         Self {
             order: base.order,
@@ -194,8 +194,8 @@ impl<'a> FromIterator<&'a Totals> for Totals {
 }
 
 impl Partition {
-    /// The partitions of a table that is made whole: each from its place to the next one's,
-    /// numbered from 0, with its runs, oldest first.
+    /// Returns the partitions of a whole table, numbered from 0. Each extends from its bound to the
+    /// next one and has its runs, oldest first.
     pub fn side_by_side(parts: impl IntoIterator<Item = (Bound, Vec<RunRef>)>) -> Vec<Self> {
         let (lowers, runs): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let ranges = numbered(lowers).into_iter();
@@ -208,7 +208,7 @@ impl Partition {
         ranges.zip(runs).map(partition).collect()
     }
 
-    /// The partition with other runs, oldest first.
+    /// Returns the partition with other runs, oldest first.
     #[must_use]
     pub fn with_runs(&self, runs: Vec<RunRef>) -> Self {
         Self {
@@ -219,8 +219,8 @@ impl Partition {
         }
     }
 
-    /// The least and the greatest number of rows that readers can find, apart from expired ones:
-    /// what the newer runs do to the older ones is not known without reading both.
+    /// Returns the least and the greatest number of rows that readers can find, apart from expired
+    /// ones. The effect of newer runs on older ones is not known without reading both.
     pub fn rows_between(&self) -> (u64, u64) {
         let Some((oldest, newer)) = self.runs.split_first() else {
             return (0, 0);
@@ -245,7 +245,7 @@ fn sum(runs: &[RunRef]) -> Totals {
 }
 
 impl RunRef {
-    /// Counts of what the records do: updates, inserts, deletes, deltas.
+    /// Returns the counts of operations: updates, inserts, deletes, deltas.
     pub fn counts(&self) -> [u64; 4] {
         let OperationCounts {
             inserts,
@@ -259,7 +259,8 @@ impl RunRef {
 }
 
 impl Manifest {
-    /// The draft, numbered and added up. It may contradict itself: see [`Manifest::check`].
+    /// Returns the manifest of the draft, numbered and added up. It may be inconsistent: call
+    /// [`Manifest::check`].
     pub fn from_draft(
         draft: ManifestDraft,
         table: TableName,
@@ -289,13 +290,14 @@ impl Manifest {
         }
     }
 
-    /// The rows that readers find, apart from expired ones; where [`Manifest::is_merged`] is false,
-    /// as many as they can find at most.
+    /// Returns the number of rows that readers find, apart from expired ones. If
+    /// [`Manifest::is_merged`] is false, it is the greatest possible number.
     pub fn rows(&self) -> u64 {
         self.rows_between().1
     }
 
-    /// The least and the greatest number of rows that readers can find, apart from expired ones.
+    /// Returns the least and the greatest number of rows that readers can find, apart from expired
+    /// ones.
     pub fn rows_between(&self) -> (u64, u64) {
         let parts = self.partitions.iter().map(Partition::rows_between);
         parts.fold((0, 0), |sum: (u64, u64), part| {
@@ -303,28 +305,28 @@ impl Manifest {
         })
     }
 
-    /// Keys and values of all runs, in bytes.
+    /// Returns the bytes of keys and values of all runs.
     pub fn bytes(&self) -> u64 {
         self.totals.bytes
     }
 
-    /// Whether no partition has several runs: its counts and sums are those of the rows then.
+    /// Returns whether no partition has several runs. Counts and sums are then those of the rows.
     pub fn is_merged(&self) -> bool {
         self.partitions.iter().all(|part| part.runs.len() <= 1)
     }
 
-    /// How many runs the fullest partition has: a look-up may have to ask so many.
+    /// Returns the greatest number of runs in a partition: a look-up may read so many.
     pub fn runs_deep(&self) -> usize {
         let deep = self.partitions.iter().map(|part| part.runs.len());
         deep.max().unwrap_or(0)
     }
 
-    /// The sum over all rows, where that is known.
+    /// Returns the sum over all rows, if known.
     pub fn content(&self) -> Option<ContentSum> {
         self.is_merged().then_some(self.totals.content)
     }
 
-    /// With other runs in one partition, oldest first.
+    /// Returns the manifest with other runs in one partition, oldest first.
     #[must_use]
     pub fn with_runs(mut self, partition: usize, runs: Vec<RunRef>) -> Self {
         if let Some(part) = self.partitions.get_mut(partition) {
@@ -334,7 +336,7 @@ impl Manifest {
         self
     }
 
-    /// The bounds of the partitions that are held, each with its place in the list.
+    /// Returns the bounds of the held partitions, each with its index in the list.
     pub(crate) fn held<'a>(
         &'a self,
         held: &'a OpenPartitions,
@@ -344,12 +346,12 @@ impl Manifest {
         here.map(|(place, partition)| (place, &partition.bounds))
     }
 
-    /// Finds the partition of a key.
+    /// Returns the router that finds the partition of a key.
     pub(crate) fn router(&self, held: &OpenPartitions) -> Router {
         Router::new(&self.table, self.order, self.held(held))
     }
 
-    /// The runs of the partitions that are held, in the order of the partitions.
+    /// Returns the runs of the held partitions, in the order of the partitions.
     pub(crate) fn runs_held<'a>(
         &'a self,
         held: &'a OpenPartitions,
@@ -358,25 +360,25 @@ impl Manifest {
         places.flat_map(|place| &self.partitions[place].runs)
     }
 
-    /// All runs, in the order of the partitions.
+    /// Returns all runs, in the order of the partitions.
     pub fn runs(&self) -> impl Iterator<Item = &RunRef> {
         self.partitions.iter().flat_map(|partition| &partition.runs)
     }
 
-    /// The length of all its files.
+    /// Returns the length of all its files.
     pub fn file_bytes(&self) -> u64 {
         self.runs()
             .flat_map(|run| [run.summary.file_bytes, run.summary.ext_bytes])
             .fold(0, u64::saturating_add)
     }
 
-    /// The pages of all runs.
+    /// Returns the number of pages of all runs.
     pub fn pages(&self) -> u64 {
         self.runs()
             .fold(0, |sum, run| sum.saturating_add(run.summary.pages))
     }
 
-    /// The nulls of a column, when they were counted.
+    /// Returns the nulls of a column, if they were counted.
     pub fn nulls(&self, column: &str) -> Option<u64> {
         self.stats
             .iter()
@@ -384,8 +386,8 @@ impl Manifest {
             .map(|stats| stats.nulls)
     }
 
-    /// Reads a manifest file's bytes and checks all that can be checked without the runs. The
-    /// number returned with it is its checksum, which tells it from any other manifest.
+    /// Parses a manifest file and checks everything that does not need the runs. Returns it with
+    /// its checksum, which distinguishes it from any other manifest.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u64), DocumentError> {
         let field = "forebay_manifest";
         let unsealed = unseal_upgrading::<Self>(bytes, field, MANIFEST_FORMAT, &UPGRADES)?;
@@ -394,12 +396,12 @@ impl Manifest {
         Ok((unsealed.document, unsealed.sum))
     }
 
-    /// The bytes of the manifest's file and their checksum.
+    /// Returns the bytes of the manifest's file and their checksum.
     pub fn to_bytes(&self) -> Result<(Vec<u8>, u64), DocumentError> {
         seal(self)
     }
 
-    /// Whether bounds, names and sums are right; the text says what is not.
+    /// Checks bounds, names and sums; the error text describes the first fault.
     pub fn check(&self) -> Result<(), String> {
         if self.version == 0 {
             return Err("version 0: versions begin at 1".into());

@@ -230,7 +230,7 @@ fn format_1_is_read_as_partitions_side_by_side() {
         let old = of_format_1(&manifest);
         let (bytes, sum) = seal(&old).expect("sealed");
         assert_eq!(Manifest::parse(&bytes), Ok((manifest, sum)));
-        // What it lacks, has in excess, or says wrongly is refused as ever.
+        // Missing, extra or wrong fields are refused, as in the current format.
         let mut without = old.clone();
         without["partitions"][1]
             .as_object_mut()
@@ -279,8 +279,8 @@ proptest! {
         prop_assert!(Manifest::parse(&bytes).is_err());
     }
 
-    /// Some place of the JSON gets another value, and a right checksum: that may be refused or not,
-    /// but what is accepted adds up.
+    /// Changes one value of the JSON, with a valid checksum. The manifest may be refused; if it is
+    /// accepted, it must be consistent.
     #[test]
     fn whatever_is_accepted_has_passed_the_checks(
         pick in any::<prop::sample::Index>(), number in any::<u64>(), kind in 0..5,

@@ -12,12 +12,12 @@ use thiserror::Error;
 pub const MAX_NAME_BYTES: usize = 64;
 
 /// A table's name: 1 to 64 of `A-Z a-z 0-9 _ . -`, not beginning with a dot or a hyphen. So it is a
-/// plain file name, needs no quoting in a URL, and holds neither the colon nor the braces that mean
-/// something in a wire key.
+/// plain file name and needs no quoting in a URL. It contains neither the colon nor the braces that
+/// have a meaning in a wire key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableName(Arc<str>);
 
-/// Why a text is no name.
+/// The reason that a text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{name:?} is not a valid {what} name: use 1 to 64 of A-Z a-z 0-9 _ . - and begin with neither \
@@ -38,7 +38,7 @@ impl TableName {
         &self.0
     }
 
-    /// What stands before a key on the wire, and before it is hashed: the name and a colon.
+    /// Returns the prefix of a key on the wire, and before hashing: the name and a colon.
     pub fn wire_prefix(&self) -> Vec<u8> {
         format!("{self}:").into_bytes()
     }
@@ -61,7 +61,7 @@ impl RunId {
         Ok(Self(id.to_owned()))
     }
 
-    /// REQUIRES: the text follows the rules, being made of digits, letters and hyphens by us.
+    /// REQUIRES: the text follows the rules; we build it from digits, letters and hyphens.
     pub(crate) fn plain(id: String) -> Self {
         debug_assert!(Self::new(&id).is_ok(), "{id}");
         Self(id)

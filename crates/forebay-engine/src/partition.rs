@@ -1,8 +1,8 @@
-//! Which partition is meant, and what it covers.
+//! The ids and bounds of partitions.
 //!
-//! A partition has an id, which names it for as long as its table, or version, has it, wherever it
-//! stands among the others; and bounds, which say what part of the table's order is its own. So a
-//! list of partitions may leave some out, as that of a table does of which only a part is here.
+//! A partition has an id, which identifies it for as long as its table, or version, has it, at any
+//! position among the others. Its bounds define its part of the table's order. So a list of
+//! partitions may omit some, as for a table that is only partly on this node.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,24 +12,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::bound::Bound;
 
-/// The most partitions a table can have: one a slot.
+/// The most partitions that a table can have: one per slot.
 pub const MAX_PARTITIONS: usize = 1 << 14;
 
-/// The epoch of a partition that was made with its table.
+/// The epoch of a partition that was created with its table.
 pub(crate) const FIRST_EPOCH: u64 = 1;
 
-/// Names a partition. A push that goes on with another version keeps its ids; a push of a whole
-/// table numbers its partitions from 0.
+/// The id of a partition. A push onto another version keeps its ids; a push of a whole table
+/// numbers its partitions from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PartitionId(pub u32);
 
-/// A range of a table's order: from `lower` on, up to `upper`, which is not part of it.
+/// A range of a table's order: from `lower`, up to `upper`, which is excluded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
     pub lower: Bound,
-    /// Without it, to the end of the order.
+    /// Absent: to the end of the order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<Bound>,
 }
@@ -41,7 +41,7 @@ pub struct PartitionRange {
     pub bounds: Bounds,
 }
 
-/// Which partitions of a version are opened: reads outside of them end with
+/// The partitions of a version that are open. Reads outside of them return
 /// [`ReadError::NotHere`](crate::ReadError::NotHere).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenPartitions {
@@ -50,12 +50,12 @@ pub enum OpenPartitions {
 }
 
 impl Bounds {
-    /// Whether a place lies in it.
+    /// Returns whether the range contains a position.
     pub fn holds(&self, at: &Bound) -> bool {
         self.lower <= *at && self.upper.as_ref().is_none_or(|upper| at < upper)
     }
 
-    /// Whether all of `other` lies in it.
+    /// Returns whether the range contains all of `other`.
     pub fn covers(&self, other: &Self) -> bool {
         let ends_behind = match (&self.upper, &other.upper) {
             (None, _) => true,
@@ -90,7 +90,7 @@ impl fmt::Display for Bounds {
     }
 }
 
-/// Where an order begins.
+/// Returns the beginning of an order.
 pub(crate) fn first_bound(order: Order) -> Bound {
     match order {
         Order::Hashed => Bound::Slot(0),
@@ -98,7 +98,7 @@ pub(crate) fn first_bound(order: Order) -> Bound {
     }
 }
 
-/// The bounds of partitions that lie side by side: each ends where the next one begins.
+/// Returns the bounds of adjacent partitions: each ends where the next one begins.
 pub(crate) fn side_by_side(lowers: Vec<Bound>) -> impl Iterator<Item = Bounds> {
     let mut lowers = lowers.into_iter().peekable();
     std::iter::from_fn(move || {
@@ -108,7 +108,7 @@ pub(crate) fn side_by_side(lowers: Vec<Bound>) -> impl Iterator<Item = Bounds> {
     })
 }
 
-/// The same, numbered from 0.
+/// Returns adjacent partitions, numbered from 0.
 pub(crate) fn numbered(lowers: Vec<Bound>) -> Vec<PartitionRange> {
     let bounds = side_by_side(lowers).zip(0..);
     let numbered = bounds.map(|(bounds, id)| PartitionRange {
@@ -118,8 +118,8 @@ pub(crate) fn numbered(lowers: Vec<Bound>) -> Vec<PartitionRange> {
     numbered.collect()
 }
 
-/// Whether these can be partitions of one table: of its order, rising, without a place in two of
-/// them. The text says what is wrong.
+/// Checks that these can be partitions of one table: of its order, rising, without overlap. The
+/// text describes the fault.
 pub(crate) fn check_apart<'a>(
     order: Order,
     partitions: impl Iterator<Item = (PartitionId, &'a Bounds)> + Clone,
@@ -170,7 +170,7 @@ fn check_bounds(order: Order, bounds: &Bounds) -> Result<(), String> {
     }
 }
 
-/// Whether the partitions, which passed [`check_apart`], cover the whole order.
+/// Checks that the partitions, which passed [`check_apart`], cover the whole order.
 pub(crate) fn check_whole<'a>(
     order: Order,
     bounds: impl Iterator<Item = &'a Bounds>,

@@ -1,5 +1,7 @@
-//! What is not removed although no pointer names it, while somebody in this process says so:
-//! versions, and files that a version on its way goes on with.
+//! Pins, which keep versions and files that no pointer names from removal.
+//!
+//! Pinned are versions, and files that an unfinished version reuses. Pins hold in this process
+//! only.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -10,20 +12,20 @@ use crate::name::TableName;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
-    /// How often each version is pinned.
+    /// The number of pins of each version.
     versions: Mutex<BTreeMap<(TableName, u64), usize>>,
     files: Mutex<Vec<Weak<PinnedFiles>>>,
 }
 
-/// Until it is dropped, [`Table::retain`](crate::Table::retain) keeps the version. It holds in this
-/// process only, and ends with it.
+/// A pin of a version: [`Table::retain`](crate::Table::retain) keeps the version until this is
+/// dropped. It holds in this process only, and ends with it.
 #[derive(Debug)]
 pub struct PinnedVersion {
     pins: Arc<Pins>,
     version: (TableName, u64),
 }
 
-/// Files in a table's directory of runs, by their names.
+/// Pinned files in a table's directory of runs, by name.
 #[derive(Debug)]
 pub(crate) struct PinnedFiles {
     pub table: TableName,
@@ -43,7 +45,7 @@ impl Pins {
         self.versions.lock().contains_key(&version)
     }
 
-    /// They are pinned until the result is dropped.
+    /// Pins the files until the result is dropped.
     pub fn pin_files(&self, files: PinnedFiles) -> Arc<PinnedFiles> {
         let files = Arc::new(files);
         let mut all = self.files.lock();

@@ -1,7 +1,7 @@
-//! Which version of a table serves, and which served before.
+//! The pointer of a table: the serving version, and the versions that served before.
 //!
-//! The pointer is one sealed document, replaced atomically under the pointer lock. It is what a
-//! swap and a rollback move, and all that a follower has to read.
+//! The pointer is one sealed document, replaced atomically under the pointer lock. A swap and a
+//! rollback move it. A follower reads nothing else.
 
 use std::io;
 use std::path::Path;
@@ -25,25 +25,25 @@ const UPGRADES: [Upgrade; 1] = [|_| Some(())];
 #[serde(deny_unknown_fields)]
 pub struct Pointer {
     forebay_pointer: u64,
-    /// Rises by one with every change.
+    /// Increases by one with every change.
     pub sequence: u64,
-    /// The version that serves; none before the first swap.
+    /// The serving version; none before the first swap.
     pub serving: Option<u64>,
-    /// The versions that served before, oldest first. A rollback goes to the last one and takes it
-    /// off; a version that was rolled back from does not come in, so that rolling back twice goes
-    /// back twice.
+    /// The versions that served before, oldest first. A rollback serves the last one and removes it
+    /// from the list. The version that was rolled back from is not added, so two rollbacks go back
+    /// two versions.
     pub history: Vec<u64>,
-    /// Set when the table is being dropped: from then on it does not exist, whatever files remain.
+    /// Set when the table is being dropped. From then on it does not exist, even if files remain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
     /// Set when the last move was a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_rollback: Option<LastRollback>,
-    /// Random, so that no two contents are alike even when a dropped table begins anew.
+    /// A random number, so that no two contents are equal even if a dropped table is created again.
     pub stamp: u64,
 }
 
-/// When a table was rolled back, and from which version.
+/// The time of a rollback, and the version that it replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LastRollback {
@@ -53,7 +53,7 @@ pub struct LastRollback {
 }
 
 impl Pointer {
-    /// The pointer of a table that serves nothing yet.
+    /// Returns the pointer of a table that serves nothing yet.
     pub fn unset() -> Self {
         Self {
             forebay_pointer: POINTER_FORMAT,
@@ -66,12 +66,12 @@ impl Pointer {
         }
     }
 
-    /// The version that a rollback would go to.
+    /// Returns the version that a rollback would restore.
     pub fn before(&self) -> Option<u64> {
         self.history.last().copied()
     }
 
-    /// After a swap to `version`. What served becomes the version to roll back to.
+    /// Returns the pointer after a swap to `version`. The old version becomes the rollback target.
     pub fn swapped(&self, version: u64) -> Self {
         let mut next = self.clone();
         next.history
@@ -84,21 +84,21 @@ impl Pointer {
         next
     }
 
-    /// With another version of the same rows in the place of the one that serves.
+    /// Returns the pointer with another version of the same rows as the serving one.
     pub fn replaced(&self, version: u64) -> Self {
         let mut next = self.pruned(|past| past != version);
         next.serving = Some(version);
         next
     }
 
-    /// After a rollback; `None` when nothing served before.
+    /// Returns the pointer after a rollback; `None` if nothing served before.
     pub fn rolled_back(&self) -> Option<Self> {
         let mut next = self.clone();
         next.serving = Some(next.history.pop()?);
         Some(next)
     }
 
-    /// The pointer of a table that is being dropped.
+    /// Returns the pointer of a table that is being dropped.
     pub(crate) fn tombstone(&self) -> Self {
         Self {
             sequence: self.sequence,
@@ -107,15 +107,15 @@ impl Pointer {
         }
     }
 
-    /// Without the history entries that `keep` refuses.
+    /// Returns the pointer without the history entries that `keep` rejects.
     pub fn pruned(&self, keep: impl Fn(u64) -> bool) -> Self {
         let mut next = self.clone();
         next.history.retain(|&past| keep(past));
         next
     }
 
-    /// Reads the pointer file; `None` when there is none. What is damaged is read again: on a full
-    /// disk a file that was opened two pointers ago may be written over while it is read.
+    /// Reads the pointer file; `None` if there is none. If the file is damaged, reads it again: on
+    /// a full disk, a file opened two pointers ago may be overwritten during the read.
     pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Self>, StoreError> {
         let mut damaged = None;
         loop {
@@ -134,7 +134,7 @@ impl Pointer {
         }
     }
 
-    /// Checks and reads a pointer file's bytes.
+    /// Checks and parses a pointer file's bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
         let unsealed =
             unseal_upgrading::<Self>(bytes, "forebay_pointer", POINTER_FORMAT, &UPGRADES)?;
@@ -152,7 +152,7 @@ impl Pointer {
         }
     }
 
-    /// Each version is named once, and none without one that serves.
+    /// Returns whether each version is named once, and none without a serving version.
     fn is_consistent(&self) -> bool {
         let history = &self.history;
         let named_again = |at: usize| history[at + 1..].contains(&history[at]);
@@ -163,10 +163,10 @@ impl Pointer {
         is_once && !serves_again && (self.serving.is_some() || history.is_empty())
     }
 
-    /// Replaces the pointer file, one sequence number on. REQUIRES the pointer lock. A reader sees
-    /// the old pointer or this one; after [`StoreError::NotSynced`] this one, which a power cut may
-    /// undo, after another error either, and when this returns the new one survives a power cut. On
-    /// a full disk it takes the space of the [`Reserve`].
+    /// Replaces the pointer file and increments the sequence number. REQUIRES the pointer lock. A
+    /// reader sees the old pointer or this one. On success, the new one survives a power cut. After
+    /// [`StoreError::NotSynced`] the new one is in place, but a power cut may undo it. After
+    /// another error, either may be in place. On a full disk it uses the space of the [`Reserve`].
     pub(crate) fn write(
         mut self,
         disk: &dyn Disk,
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(at, pointer(Some(3), &[1, 2]));
         at = at.rolled_back().expect("2 served before");
         assert_eq!(at, pointer(Some(2), &[1]));
-        // 3 was bad: neither a newer swap nor a rollback comes back to it.
+        // Version 3 was bad: neither a newer swap nor a rollback returns to it.
         at = at.swapped(4);
         assert_eq!(at, pointer(Some(4), &[1, 2]));
         at = at

@@ -1,8 +1,9 @@
-//! Pointers that are kept elsewhere than in the store.
+//! Pointers that are kept outside of the store.
 //!
-//! The tables of a cluster are served by many nodes, and which version serves is said by the
-//! cluster's catalog. A store of a cluster is opened with that ([`Store::open_with`]): what reads a
-//! pointer asks there, and what moves one asks for it there, and waits until it is done, or is not.
+//! Many nodes serve the tables of a cluster, and the cluster's catalog names the serving versions.
+//! A store of a cluster is opened with its catalog ([`Store::open_with`]). Readers of a pointer
+//! read it from the catalog. A change of a pointer is a request to the catalog, and the caller
+//! waits until it succeeds or fails.
 //!
 //! [`Store::open_with`]: crate::Store::open_with
 
@@ -12,34 +13,34 @@ use crate::error::StoreError;
 use crate::name::TableName;
 use crate::pointer::Pointer;
 
-/// What a swap or a rollback did.
+/// The result of a swap or a rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwapReport {
-    /// What served before; the same as `to` when there was nothing to do.
+    /// The version that served before; the same as `to` if there was nothing to do.
     pub from: Option<u64>,
-    /// What serves now.
+    /// The version that serves now.
     pub to: u64,
 }
 
-/// What is asked of a table's pointer.
+/// A change of a table's pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointerMove {
-    /// The version serves; what served before is what a rollback goes to.
+    /// Makes the version serve; the version that served before becomes the rollback target.
     Swap { to: u64 },
-    /// What served before serves again, if the version that serves is `from`, where one is given.
+    /// Restores the version that served before. If `from` is given, only if `from` serves.
     Rollback { from: Option<u64> },
-    /// The version, of the same rows, takes the place of the one that serves, if that is `from`.
+    /// Replaces the serving version by one with the same rows, if `from` serves.
     Replace { from: u64, to: u64 },
-    /// The table is no more.
+    /// Drops the table.
     Drop,
 }
 
-/// Where pointers are kept. See the module's text.
+/// The place where pointers are kept.
 pub trait Pointers: Debug + Send + Sync {
-    /// `None`: no version of the table ever served.
+    /// Returns the pointer; `None` if no version of the table ever served.
     fn read(&self, table: &TableName) -> Result<Option<Pointer>, StoreError>;
 
-    /// Blocks until it is done everywhere; after an error it is done nowhere, unless the error says
-    /// so.
+    /// Blocks until the change is complete everywhere. After an error it was made nowhere, unless
+    /// the error says so.
     fn change(&self, table: &TableName, change: PointerMove) -> Result<SwapReport, StoreError>;
 }

@@ -1,10 +1,10 @@
-//! What was read back here of a version that came from elsewhere.
+//! Records which partitions of an installed version were verified in this store.
 //!
-//! Verifying a version reads all of it, so what it found is noted beside the manifest, in
-//! `V.verified`: a sealed document that names the manifest by its checksum. A note says that a
-//! partition's files were sound as they lay here at that moment. So it is taken back, durably,
-//! before such a file is removed or brought anew: a file that is here, at its length, in a
-//! partition that a note names was verified, whatever died meanwhile.
+//! A verification reads the whole version, so its result is noted beside the manifest, in
+//! `V.verified`. This sealed document names the manifest by its checksum. A note states that a
+//! partition's files in this store were sound at that moment. The store removes the note, durably,
+//! before it removes or replaces such a file. So after any crash this holds: if a note names a
+//! partition, its files that exist at their lengths were verified.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,7 +24,7 @@ use crate::verify::{PartitionProof, VerifyReport};
 
 const PROOF_FORMAT: u64 = 1;
 
-/// Which partitions of a version were verified here, and what they hold.
+/// The partitions of a version that were verified in this store, with their counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
@@ -52,16 +52,16 @@ impl Proof {
         proof
     }
 
-    /// Whether all partitions `held` of the manifest are in it.
+    /// Returns whether it includes all partitions `held` of the manifest.
     pub(crate) fn covers(&self, manifest: &Manifest, held: &OpenPartitions) -> bool {
         let mut proven = self.partitions.iter().map(|partition| partition.id);
         let ids = manifest.partitions.iter().map(|partition| partition.id);
-        // Both stand in the manifest's order.
+        // Both have the manifest's order.
         ids.filter(|id| held.holds(*id))
             .all(|id| proven.any(|proven| proven == id))
     }
 
-    /// Of the partitions `held`.
+    /// Keeps only the partitions `held`.
     pub(crate) fn of(mut self, held: &OpenPartitions) -> Self {
         self.partitions.retain(|partition| held.holds(partition.id));
         self
@@ -76,8 +76,8 @@ fn by_id(partitions: Vec<PartitionProof>) -> BTreeMap<PartitionId, PartitionProo
 }
 
 impl Table {
-    /// What was verified here of a version; `None` where there is no note, or one that is damaged
-    /// or of another manifest.
+    /// Returns the noted proof of a version; `None` if there is no note, or a damaged one, or one
+    /// of another manifest.
     pub fn proof(&self, version: u64) -> Result<Option<Proof>, StoreError> {
         let (manifest, sum) = self.manifest_and_sum(version)?;
         self.proof_of(&manifest, sum)
@@ -99,13 +99,13 @@ impl Table {
                 == (&manifest.table, manifest.version, sum)
         };
         let proof = read.map(|(proof, _)| proof).filter(fits);
-        // Of ids that the manifest has, each once, in its order.
+        // With ids of the manifest only, each once, in its order.
         Ok(proof.map(|proof| Proof::new(manifest, sum, proof.partitions)))
     }
 
-    /// The proof of a version that is here with all files that are to be here, at their lengths,
-    /// and all of them verified; of the partitions held. The checksum in it tells whether it is of
-    /// the manifest that is asked for.
+    /// Returns the proof of the held partitions of a version if it is complete: all files that this
+    /// store is to have exist at their lengths and are verified. Its checksum identifies the
+    /// manifest.
     pub fn proven(&self, version: u64) -> Result<Option<Proof>, StoreError> {
         let (manifest, sum) = match self.manifest_and_sum(version) {
             Err(StoreError::NoVersion { .. } | StoreError::Damaged { .. }) => return Ok(None),
@@ -120,10 +120,10 @@ impl Table {
         Ok(whole.map(|proof| proof.of(&held)))
     }
 
-    /// Notes what a verification of a version found sound, beside what is noted of it.
+    /// Adds the partitions that a verification found sound to the note of a version.
     pub fn prove(&self, report: &VerifyReport) -> Result<(), StoreError> {
         let _lock = self.lock_pointer("a note of a verification")?;
-        // The names of what was verified must not be lost where the note is not.
+        // The directory entries of the verified files must be durable before the note is.
         let runs = self.files.runs();
         self.disk().sync_dir(&runs).at("sync", &runs)?;
         let (manifest, sum) = self.manifest_and_sum(report.version)?;
@@ -133,8 +133,8 @@ impl Table {
         self.write_proof(&Proof::new(&manifest, sum, partitions))
     }
 
-    /// Takes back what is noted of partitions that have one of these runs, in all versions, for
-    /// their files are about to change.
+    /// Removes the notes of partitions that have one of these runs, in all versions, before their
+    /// files change.
     pub fn disprove(&self, runs: &[RunId]) -> Result<(), StoreError> {
         if runs.is_empty() {
             return Ok(());
@@ -150,7 +150,7 @@ impl Table {
     ) -> Result<(), StoreError> {
         for version in self.version_numbers()? {
             let Ok((manifest, sum)) = self.manifest_and_sum(version) else {
-                // A note of a manifest that nobody can read is none.
+                // A note of an unreadable manifest does not count.
                 continue;
             };
             let Some(mut proof) = self.proof_of(&manifest, sum)? else {
@@ -187,8 +187,8 @@ impl Table {
         remove_if_there(&**self.disk(), &self.files.proof(version))
     }
 
-    /// What notes say of partitions of this manifest, where versions that are here have just the
-    /// same runs within the same bounds, this version among them.
+    /// Returns the noted proofs of this manifest's partitions. They may be from any version in the
+    /// store, this one included, that has the same runs within the same bounds.
     pub(crate) fn known_proofs(
         &self,
         manifest: &Manifest,

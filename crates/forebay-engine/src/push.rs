@@ -1,19 +1,19 @@
-//! Making a version beside the one that serves.
+//! Makes a version beside the serving one.
 //!
 //! 1. [`Store::begin_push`](crate::Store::begin_push) takes the table's push lock, removes the
-//!    debris of pushes that died and settles the version's number.
-//! 2. The caller writes runs at the paths that [`Push::new_run`] gives; each is synced when
+//!    debris of failed pushes and chooses the version's number.
+//! 2. The caller writes runs at the paths that [`Push::new_run`] returns. Each is synced when
 //!    finished.
-//! 3. [`Push::manifest`] adds up what they hold, [`Push::open`] reads them back.
-//! 4. [`Push::commit`] makes the version visible, all at once: the directory of the runs is synced,
-//!    then the manifest is written aside, synced, renamed into place, and its directory synced.
+//! 3. [`Push::manifest`] adds up their contents, [`Push::open`] reads them back.
+//! 4. [`Push::commit`] makes the version visible in one step: it syncs the directory of the runs,
+//!    writes the manifest to a temporary file, syncs it, renames it and syncs its directory.
 //!
-//! A push dropped before its commit removes what it wrote. One whose process dies leaves debris
-//! that nobody sees.
+//! If a push is dropped before its commit, it removes the files that it wrote. If its process dies,
+//! it leaves debris that no reader sees.
 //!
-//! The runs of a shared push are written by others, who need its [`Ticket`] and no lock. Which of
-//! them the version consists of is said by the manifest alone; when the push is dropped, after its
-//! commit or without one, all runs go that no manifest names.
+//! Other processes write the runs of a shared push. They need its [`Ticket`] and no lock. Only the
+//! manifest determines which of these runs belong to the version. When the push is dropped, with or
+//! without a commit, it removes all runs that no manifest names.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,21 +37,21 @@ use crate::store::Store;
 use crate::table::{Table, check_files};
 use crate::version::Version;
 
-/// How to push.
+/// The options of a push.
 #[derive(Debug, Default, Clone)]
 pub struct PushOptions {
     /// The version's number, which must be greater than every existing one; by default the next.
     pub version: Option<u64>,
-    /// Others write runs of it, too: [`Push::ticket`].
+    /// Other processes write runs of the push, too: [`Push::ticket`].
     pub shared: bool,
 }
 
-/// A push under way; see the module's text.
+/// A push that makes one version of a table.
 #[derive(Debug)]
 pub struct Push {
     table: Table,
     version: u64,
-    /// The version that served when it began.
+    /// The version that served when the push began.
     served: Option<u64>,
     created_unix_ms: u64,
     started: Mutex<Vec<RunId>>,
@@ -81,9 +81,9 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// An id and a path for a run of the partition of that index, for whoever writes it for the
-    /// push. Each call gives another one. The run is visible when the push commits a manifest that
-    /// names it; a run that none names is removed with the end of the push, or by the next push.
+    /// Returns a new id and path for a run of the partition of that index, for a writer of the
+    /// push. The run is visible when the push commits a manifest that names it. A run that no
+    /// manifest names is removed at the end of the push, or by the next push.
     pub fn new_run(&self, store: &Store, partition: usize) -> NewRun {
         let chance = store.random().next_u64();
         let id = RunId::plain(format!("{}{chance:016x}", self.run_prefix(partition)));
@@ -92,36 +92,35 @@ impl Ticket {
         NewRun { id, path }
     }
 
-    /// Whether a run was written for this push and this partition, by its id.
+    /// Returns whether a run was written for this push and this partition, by its id.
     pub fn is_of(&self, id: &RunId, partition: usize) -> bool {
         let digits = id.as_str().strip_prefix(&*self.run_prefix(partition));
         digits.is_some_and(|digits| digits.len() == 16)
     }
 
-    /// Makes what was written for the push durable, as far as the directory is concerned; of a
-    /// store in object storage, waits until it is there.
+    /// Makes the directory entries of the push's runs durable. For a store in object storage, waits
+    /// for the uploads.
     pub fn sync(&self, store: &Store) -> Result<(), StoreError> {
         let runs = TableFiles::new(store.root(), &self.table).runs();
         store.disk().sync_dir(&runs).at("sync", &runs)
     }
 
     fn run_prefix(&self, partition: usize) -> String {
-        // 60 bytes at most, with what follows.
+        // 60 bytes at most, with the rest of the id.
         let partition = partition % 100_000;
         format!("{}-{partition:05}-{:016x}-", self.version, self.stamp)
     }
 }
 
 impl Store {
-    /// Begins to make a version of a table, which need not exist. Refused with the holder's words
-    /// while another push to it is under way. What an earlier push that died left behind is
-    /// removed.
+    /// Begins to make a version of a table, which need not exist. Refused with the holder's text
+    /// during another push to it. Removes the debris of an earlier failed push.
     pub fn begin_push(&self, name: &TableName, options: PushOptions) -> Result<Push, PushError> {
         self.remove_overdue();
         Push::begin(self.any_table(name), options)
     }
 
-    /// The number that a push begun now would give its version.
+    /// Returns the number that a push begun now would give its version.
     pub fn next_version(&self, name: &TableName, wanted: Option<u64>) -> Result<u64, PushError> {
         if self.is_live(name)? {
             let table = name.clone();
@@ -130,7 +129,7 @@ impl Store {
         self.refuse_lost(name)?;
         let table = self.any_table(name);
         match table.pointer() {
-            // It was dropped: a push begins anew.
+            // The table was dropped: a push creates it again.
             Err(StoreError::NoTable { .. }) => Ok(wanted.unwrap_or(1)),
             pointer => next_version(&table, &pointer?, wanted),
         }
@@ -172,8 +171,8 @@ impl Push {
         })
     }
 
-    /// Makes the table's directories, removes debris, and settles the number of the version. With
-    /// it comes the number of the version that serves.
+    /// Makes the table's directories, removes debris, and chooses the number of the version.
+    /// Returns it with the number of the serving version.
     fn settle(table: &Table, options: &PushOptions) -> Result<(u64, Option<u64>), PushError> {
         let pointer_lock = make_table(table)?;
         table.sweep(&[])?;
@@ -187,12 +186,12 @@ impl Push {
         &self.table
     }
 
-    /// The number of the version in the making.
+    /// Returns the number of the new version.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The version that served when the push began.
+    /// Returns the version that served when the push began.
     pub fn served(&self) -> Option<u64> {
         self.served
     }
@@ -201,21 +200,21 @@ impl Push {
         self.created_unix_ms
     }
 
-    /// Fails where another push has begun meanwhile, because this one was held up: what others
-    /// wrote for it is gone then.
+    /// Fails if another push has begun meanwhile, because this one was delayed. The other push has
+    /// removed the runs that others wrote for this one.
     pub fn confirm(&self) -> Result<(), StoreError> {
         self.lock
             .confirm()
             .at("hold", &self.table.files.push_lock())
     }
 
-    /// What others need to write runs for this push. REQUIRES that it was begun as a shared one:
-    /// else what they write stays until the next push.
+    /// Returns the ticket with which others write runs for this push. REQUIRES that the push was
+    /// begun as a shared one: otherwise their runs stay until the next push.
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
     }
 
-    /// An id and a path for a run of the partition of that index. Each call gives another one.
+    /// Returns a new id and path for a run of the partition of that index.
     pub fn new_run(&self, partition: usize) -> NewRun {
         let chance = self.table.store().random().next_u64();
         let mut started = self.started.lock();
@@ -227,7 +226,7 @@ impl Push {
         NewRun { id, path }
     }
 
-    /// A directory for spill files, made if absent. It goes when the push does.
+    /// Returns a directory for spill files, made if absent. It is removed with the push.
     pub fn scratch_dir(&self) -> Result<PathBuf, StoreError> {
         let scratch = self.table.files.scratch();
         self.table
@@ -237,7 +236,7 @@ impl Push {
         Ok(scratch)
     }
 
-    /// The manifest of the version: the draft, numbered and added up.
+    /// Returns the manifest of the version: the draft, numbered and added up.
     pub fn manifest(&self, draft: ManifestDraft) -> Result<Manifest, PushError> {
         let name = self.table.name().clone();
         let manifest = Manifest::from_draft(draft, name, self.version, self.created_unix_ms);
@@ -258,13 +257,13 @@ impl Push {
         Ok(Arc::new(version))
     }
 
-    /// [`Push::commit_held`], with all locks given back.
+    /// Does [`Push::commit_held`] and releases all locks.
     pub fn commit(self, manifest: Manifest) -> Result<u64, PushError> {
         self.commit_held(manifest).map(|held| held.version())
     }
 
-    /// Makes the version visible, and durable. It does not serve yet. After an error it is not
-    /// visible. The locks of the push, and that of the pointer, are held on by the result.
+    /// Makes the version visible and durable, but not the serving one. After an error it is not
+    /// visible. The result holds the push locks and the pointer lock.
     pub fn commit_held(mut self, manifest: Manifest) -> Result<Committed, PushError> {
         manifest.check().map_err(|problem| self.bad(problem))?;
         if manifest.table != *self.table.name() || manifest.version != self.version {
@@ -276,7 +275,7 @@ impl Push {
         let disk = self.table.disk().clone();
         let runs = self.table.files.runs();
         if !disk.keeps_blocks() {
-            // What is still being sent takes its time, and no swap has to wait for it.
+            // Uploads may take long; no swap has to wait for them.
             disk.sync_dir(&runs).at("sync", &runs)?;
         }
         let lock = self.table.lock_pointer("a commit")?;
@@ -287,15 +286,15 @@ impl Push {
         if disk.exists(&path).at("look for", &path)? {
             return Err(self.bad("its manifest exists already".to_owned()));
         }
-        // From here on a power cut may leave the manifest: its runs must stay until the next push
-        // has found out.
+        // From now on a power cut may leave the manifest. Its runs must stay until the next push
+        // has checked.
         self.kept = manifest.runs().map(|run| run.id.clone()).collect();
         if let Err(error) = replace_file(&*disk, &path, &bytes) {
             let versions = self.table.files.versions();
             let removed = remove_if_there(&*disk, &path)
                 .and_then(|()| disk.sync_dir(&versions).at("sync", &versions));
             match removed {
-                // In object storage a request that was given up may still arrive.
+                // In object storage, a request that was abandoned may still arrive.
                 Ok(()) if disk.keeps_blocks() => self.kept.clear(),
                 Ok(()) => {}
                 Err(left) => warn!(%left, "the manifest of a failed commit may have stayed"),
@@ -322,7 +321,7 @@ impl Push {
             disk.remove_dir_all(&scratch).at("remove", &scratch)?;
         }
         if self.shared {
-            // Tasks have written there.
+            // Other tasks have written to it.
             disk.look_again(&self.table.files.dir);
             let _lock = self.table.lock_pointer("the end of a push")?;
             self.table.sweep(&self.kept)?;
@@ -334,7 +333,7 @@ impl Push {
             remove_if_there(disk, &self.table.files.extent(id))?;
         }
         drop(started);
-        // A manifest whose fate nobody knows may come back with a power cut.
+        // If the fate of a manifest is unknown, it may reappear after a power cut.
         if self.kept.is_empty() {
             self.table.remove_void();
         }
@@ -364,9 +363,9 @@ fn sync_parents(table: &Table) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes a table's directories, or what a drop that was cut short has left of them. REQUIRES the
-/// push lock. Returns the pointer lock: what is swept next has unfinished replacements of the
-/// pointer. In object storage there are none, and the lock is two requests.
+/// Makes a table's directories, or completes those that an interrupted drop left. REQUIRES the push
+/// lock. Returns the pointer lock, because the next sweep removes unfinished replacements of the
+/// pointer. In object storage there are none, and the lock would cost two requests.
 pub(crate) fn make_table(table: &Table) -> Result<Option<Box<dyn Lock>>, PushError> {
     if table.store().is_live(table.name())? {
         let table = table.name().clone();
@@ -388,7 +387,7 @@ pub(crate) fn make_table(table: &Table) -> Result<Option<Box<dyn Lock>>, PushErr
         }
         table.finish_drop()?;
     }
-    // So that what the push leaves no space for, its swap, has some.
+    // Reserves space for the pointer, so that the swap works even if the push fills the disk.
     Reserve::of(&**table.disk(), &table.files.pointer()).keep(0);
     Ok(pointer_lock)
 }
@@ -401,7 +400,7 @@ pub(crate) fn lock_push(table: &Table, what: &str) -> Result<Box<dyn Lock>, Push
     })
 }
 
-/// The same, or the holder's words.
+/// Takes the push lock, or returns the holder's text.
 pub(crate) fn take_push_lock(
     table: &Table,
     what: &str,
@@ -411,12 +410,12 @@ pub(crate) fn take_push_lock(
     make_dir(table, &table.files.dir)?;
     let words = holder_words(disk, &**table.store().clock(), what);
     try_lock(disk, &table.files.push_lock(), &words).inspect_err(|_| {
-        // It stays unless it is empty.
+        // The directory stays unless it is empty.
         let _ = disk.remove_dir(&table.files.dir);
     })
 }
 
-/// The number asked for, or the next one. Numbers that the pointer remembers count too.
+/// Returns the requested number, or the next one. Numbers in the pointer count too.
 pub(crate) fn next_version(
     table: &Table,
     pointer: &Pointer,

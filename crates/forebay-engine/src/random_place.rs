@@ -1,7 +1,7 @@
-//! Where to look for a key by chance.
+//! Chooses random positions in a table from which to draw a key.
 //!
-//! A hashed table has keys at all hashes alike. An ordered one is drawn from by its pages: a run is
-//! chosen by its share of the records, and any page of it is as likely as any other.
+//! A hashed table has keys evenly over all hashes. An ordered one is drawn from by its pages: a run
+//! is chosen by its share of the records, and each of its pages is equally likely.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use forebay_run::scan::ScanRange;
 use crate::bound;
 use crate::source::Source;
 
-/// A walk from any hash passes over so many keys at most, so that those behind a gap among the
-/// hashes do not come more often than others by much.
+/// The most keys that a walk from a random hash skips. Without such a skip, keys after a gap among
+/// the hashes would be drawn much more often than others.
 const HASHED_KEYS: u64 = 16;
-/// The same of records that are in memory alone.
+/// The most keys to skip among records that are only in memory.
 const MEMORY_KEYS: u64 = 10_000;
 
-/// A place of a table by chance.
+/// A random position in a table.
 #[derive(Debug)]
 pub struct RandomPlace {
-    /// From there on,
+    /// The range that begins at the position.
     pub range: ScanRange,
-    /// so many keys are about as likely as each other: take any of them.
+    /// So many keys from there are about equally likely: take any of them.
     pub keys: u64,
 }
 
 impl Source<'_> {
-    /// A place where a key may be drawn from. There may be none behind it.
+    /// Returns a position from which a key may be drawn. There may be no key after it.
     pub fn random_place(self, random: &dyn Random) -> RandomPlace {
         if self.order() == Order::Hashed {
             return RandomPlace {
@@ -57,7 +57,7 @@ impl Source<'_> {
         self.of_partition(random, in_memory)
     }
 
-    /// From the beginning of a partition on.
+    /// Returns the position at the beginning of a partition.
     fn of_partition(self, random: &dyn Random, records: u64) -> RandomPlace {
         let partitions = self.partitions();
         let chosen = random.next_u64() % (partitions.len().max(1) as u64);

@@ -1,18 +1,18 @@
-//! How often partitions of a version are looked up, about, for who places them by it.
+//! Counts approximately how often each partition of a version is looked up, for placement.
 //!
-//! Threads share a partition's number, and look-ups are many: so of about 16 look-ups of a thread
-//! one counts for all, at distances that vary, as clients may ask for keys in turn.
+//! Threads share a partition's counter, and look-ups are frequent. So a thread counts about one of
+//! 16 look-ups for all. The distance varies, because clients may request keys in a fixed cycle.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::partition::Bounds;
 
-/// A look-up of so many counts, in the mean.
+/// One look-up in this many is counted, on average.
 const ONE_IN: u64 = 16;
 
 thread_local! {
-    /// How many look-ups pass until one counts, and what says the next distance.
+    /// The number of look-ups until the next one is counted, and the state of the random generator.
     static TURN: Cell<(u32, u32)> = const { Cell::new((1, 0x9e37_79b9)) };
 }
 
@@ -23,12 +23,12 @@ pub(crate) struct PartReads {
     bytes: AtomicU64,
 }
 
-/// Look-ups of a partition that is open, about, since it was opened.
+/// The approximate look-ups of an open partition since it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionReads {
     pub bounds: Bounds,
     pub reads: u64,
-    /// Of the values that were found.
+    /// The bytes of the values that were found.
     pub bytes: u64,
 }
 
@@ -45,11 +45,11 @@ impl PartReads {
 
     #[cold]
     fn count_turn(&self, mut state: u32, bytes: usize) {
-        // Xorshift: any other would do.
+        // Xorshift; any other generator would do.
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
-        // 1 to 31: 16 in the mean.
+        // 1 to 31: 16 on average.
         TURN.set((1 + state % (2 * ONE_IN as u32 - 1), state));
         self.reads.fetch_add(ONE_IN, Ordering::Relaxed);
         self.bytes

@@ -1,4 +1,4 @@
-//! Removing the files of partitions that a store holds no more.
+//! Removes the files of partitions that a store no longer holds.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::manifest::{Manifest, Partition};
 use crate::partition::OpenPartitions;
 use crate::table::Table;
 
-/// What [`Table::release`] removed.
+/// The result of [`Table::release`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ReleaseReport {
     pub files: usize,
@@ -18,15 +18,15 @@ pub struct ReleaseReport {
 }
 
 impl Table {
-    /// Removes the files that are named by versions of the table, and by none of them in a
-    /// partition that the store holds. Who has such a file open reads on; whoever opens a version
-    /// by what was held before does not find it, so a caller lets some time pass first. Refused
-    /// while a version is made or brought, whose files these may be. Cut short, it is safe to
-    /// repeat.
+    /// Removes the files that versions of the table name only in partitions that the store does not
+    /// hold. Readers that have such a file open can keep reading. A reader that opens a version
+    /// with the earlier partitions does not find it, so the caller waits for some time first.
+    /// Refused while a version is being made or fetched, because these may be its files. If
+    /// interrupted, it is safe to repeat.
     pub fn release(&self) -> Result<ReleaseReport, StoreError> {
         let _push = self.lock_against_pushes("a removal of partitions")?;
         let _pointer = self.lock_pointer("a removal of partitions")?;
-        // One that cannot be read may need anything.
+        // An unreadable manifest may need any file.
         let manifests: Vec<Manifest> = self
             .version_numbers()?
             .into_iter()
@@ -56,7 +56,7 @@ impl Table {
         Ok(released)
     }
 
-    /// How many bytes the file had; `None`: it was not there.
+    /// Returns the length of the removed file; `None` if there was none.
     fn remove_released(&self, file: &VersionFile) -> Result<Option<u64>, StoreError> {
         let disk = &**self.disk();
         if !disk.exists(&file.path).at("look for", &file.path)? {

@@ -1,17 +1,18 @@
-//! Space for a table's pointer on a full disk.
+//! Reserves disk space for a table's pointer, so that it can move on a full disk.
 //!
-//! Beside the pointer lies a file of zeros, the reserve, whose blocks the disk has given already.
-//! While there is space it stays as it is. Without any, a pointer is replaced so:
+//! Beside the pointer is a file of zeros, the reserve, whose blocks are already allocated. While
+//! the disk has space, the reserve does not change. Without space, a pointer is replaced as
+//! follows:
 //!
 //! 1. The new content is written over the reserve, which takes no space, and synced.
 //! 2. The pointer's file gets a second name.
 //! 3. The reserve is renamed to be the pointer, and the directory synced: the new pointer counts.
 //! 4. The old pointer's file, by its second name, becomes the reserve.
 //!
-//! Nothing is given back to the disk on the way, so nobody can take it, and pointers can be moved
-//! as often as one likes. A crash leaves the old pointer or the new one, and one of the two names
-//! beside it, which the next replacement on a full disk settles. With space again, a reserve of
-//! full size is made by the next move of the pointer, or the next push.
+//! No step frees blocks, so no other process can take them, and pointers can be moved any number of
+//! times. A crash leaves the old pointer or the new one, and perhaps one of the two other names.
+//! The next replacement on a full disk cleans these up. With space again, the next move of the
+//! pointer, or the next push, makes a reserve of full size.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use forebay_io::{Disk, replace_file};
 use tracing::{debug, warn};
 
-/// What a disk gives at a time.
+/// The allocation unit of a disk.
 const BLOCK_BYTES: usize = 4096;
 
 /// The reserve of one pointer.
@@ -51,13 +52,13 @@ impl<'a> Reserve<'a> {
         }
     }
 
-    /// Sees that there is a reserve for pointers of about so many bytes, if there is space. Failing
-    /// is no error: the next call tries again.
+    /// Makes a reserve for pointers of about so many bytes, if there is space. A failure is no
+    /// error: the next call tries again.
     pub fn keep(&self, pointer_bytes: usize) {
         if !self.disk.keeps_blocks() {
             return;
         }
-        // The history may grow by the time that the reserve is needed.
+        // The history may grow before the reserve is needed.
         let wanted = (2 * pointer_bytes).max(1).next_multiple_of(BLOCK_BYTES);
         let there = self.disk.open(&self.reserve);
         if there.is_ok_and(|file| file.len_bytes() >= wanted as u64) {
@@ -69,9 +70,10 @@ impl<'a> Reserve<'a> {
         }
     }
 
-    /// Replaces the pointer's file without taking space. After an error it is as it was, but for an
-    /// error of the renaming: then either content may be there. The directory is to be synced, and
-    /// [`Reserve::refill`] to be called then; returns what that takes.
+    /// Replaces the pointer's file without taking space. After an error the file is unchanged,
+    /// except after an error of the rename: then it may have either content. Returns the state that
+    /// [`Reserve::refill`] needs. The caller syncs the directory and then calls
+    /// [`Reserve::refill`].
     pub fn put_pointer(&self, content: &[u8]) -> io::Result<Spent> {
         self.settle()?;
         let file = self.disk.open_log(&self.reserve)?;
@@ -79,7 +81,7 @@ impl<'a> Reserve<'a> {
         file.set_len(content.len() as u64)?;
         file.sync()?;
         drop(file);
-        // A file system without second names gives the old pointer's block back instead.
+        // A file system without second names frees the old pointer's block instead.
         let kept = self.disk.link(self.pointer, &self.kept).is_ok();
         self.disk.rename(&self.reserve, self.pointer)?;
         Ok(Spent {
@@ -98,8 +100,8 @@ impl<'a> Reserve<'a> {
         }
     }
 
-    /// Ends what a crash has cut short. REQUIRES: each pointer differs from the one before. The
-    /// file of the pointer never becomes the reserve.
+    /// Completes a replacement that a crash interrupted. REQUIRES: each pointer differs from the
+    /// one before. The pointer's file never becomes the reserve.
     fn settle(&self) -> io::Result<()> {
         let read = |path: &Path| match self.disk.read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -1,11 +1,11 @@
-//! Which partition a key lies in.
+//! Finds the partition of a key.
 //!
 //! This is on the path of every read. In hashed tables of many partitions it is one load from a
-//! table of 32 KiB; a few are told apart by comparing with all of their bounds, so that many small
-//! tables take little memory. In ordered tables it is a binary search over the bounds.
+//! table of 32 KiB. With few partitions, it compares with all of their bounds, so that many small
+//! tables need little memory. In ordered tables it is a binary search over the bounds.
 //!
-//! The order is cut into *segments*: each is a partition, or a gap between partitions, which are
-//! not here then.
+//! The order is divided into *segments*. Each is a partition, or a gap between partitions whose
+//! keys this store does not hold.
 
 use std::ops::{Bound as RangeBound, Range};
 
@@ -18,7 +18,7 @@ use crate::bound::Bound;
 use crate::name::TableName;
 use crate::partition::{Bounds, first_bound};
 
-/// Where a key of a batch is looked up, and how far its look-up has come.
+/// The position and progress of the look-up of a key in a batch.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Route<'a> {
     pub hash: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Route<'a> {
     pub ahead: Option<Ahead<'a>>,
 }
 
-/// Finds partitions by sort key.
+/// A router that finds partitions by sort key.
 #[derive(Debug)]
 pub(crate) struct Router {
     hasher: KeyHasher,
@@ -34,34 +34,34 @@ pub(crate) struct Router {
     map: Map,
     /// The partition of each segment, or [`GAP`].
     owners: Box<[u16]>,
-    /// Which of a table's routers it is, counted from 0.
+    /// The number of this router among the table's routers, from 0.
     number: u64,
 }
 
-/// So many segments are few: their beginnings are compared with by one or two instructions.
+/// The most segments whose beginnings are compared by one or two instructions.
 const FEW: usize = 8;
 
-/// Stands for no partition.
+/// The value that stands for no partition.
 const GAP: u16 = u16::MAX;
 
 #[derive(Debug)]
 enum Map {
     One,
-    /// Where segments begin; the rest is behind the last slot.
+    /// The beginnings of segments; the rest are after the last slot.
     FewSlots([u16; FEW]),
     Slots {
         /// The partition of each slot, or [`GAP`].
         of: Box<[u16; SLOTS as usize]>,
-        /// Where segments begin.
+        /// The beginnings of segments.
         starts: Vec<u16>,
     },
-    /// Where segments begin.
+    /// The beginnings of segments.
     Keys(Vec<Vec<u8>>),
 }
 
 impl Router {
-    /// `held`: the partitions that are here, by the numbers that they are found by. REQUIRES: their
-    /// bounds rise, do not overlap, and are of this order.
+    /// `held`: the held partitions, with the numbers that look-ups return. REQUIRES: their bounds
+    /// rise, do not overlap, and are of this order.
     pub fn new<'a>(
         table: &TableName,
         order: Order,
@@ -84,7 +84,7 @@ impl Router {
         }
     }
 
-    /// The one that takes the place of that of the number before.
+    /// Returns the router with the next number, to replace the previous one.
     pub fn numbered(self, number: u64) -> Self {
         Self { number, ..self }
     }
@@ -97,7 +97,8 @@ impl Router {
         &self.hasher
     }
 
-    /// What a run's look-up wants along with the key: its hash64, or 0 where none is needed.
+    /// Returns the hash that a run's look-up needs with the key: its hash64, or 0 if none is
+    /// needed.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
         match self.order {
@@ -106,7 +107,7 @@ impl Router {
         }
     }
 
-    /// The partition of a key, whose hash the caller has; `None`: it is not here.
+    /// Returns the partition of a key, given its hash; `None` if it is not held.
     #[inline]
     pub fn partition(&self, hash: u64, key: &[u8]) -> Option<usize> {
         let owner = match &self.map {
@@ -118,13 +119,13 @@ impl Router {
         (owner != GAP).then_some(usize::from(owner))
     }
 
-    /// The partition of a segment; `None` of a gap.
+    /// Returns the partition of a segment; `None` for a gap.
     pub fn owner(&self, segment: usize) -> Option<usize> {
         let owner = self.owners[segment];
         (owner != GAP).then_some(usize::from(owner))
     }
 
-    /// The segments that have a part in a range.
+    /// Returns the segments that overlap a range.
     pub fn segments(&self, range: &ScanRange) -> Range<usize> {
         let segment = |at: &Position| match &self.map {
             Map::One => 0,
@@ -141,7 +142,7 @@ impl Router {
             RangeBound::Unbounded => 0,
         };
         let last = match (&range.to, &self.map) {
-            // A range that ends where a segment begins has no part in that.
+            // A range that ends where a segment begins does not overlap it.
             (RangeBound::Excluded(at), Map::Keys(starts)) => {
                 starts[1..].partition_point(|start| *start < at.key)
             }
@@ -151,7 +152,7 @@ impl Router {
         first..last + 1
     }
 
-    /// Where in a range of keys the first place lies that is not here; `None`: all of it is.
+    /// Returns the first position in a range of keys that is not held; `None` if all of it is.
     pub fn gap_in(&self, range: &ScanRange) -> Option<Vec<u8>> {
         let gap = self.segments(range).find(|at| self.owners[*at] == GAP)?;
         let start = match &self.map {
@@ -166,20 +167,20 @@ impl Router {
     }
 }
 
-/// The first one begins where the order does, so that there is one below any key.
+/// The first segment begins where the order does, so there is one below any key.
 #[inline]
 fn segment_of_key(starts: &[Vec<u8>], key: &[u8]) -> usize {
     starts[1..].partition_point(|start| &start[..] <= key)
 }
 
-/// The first one begins with slot 0.
+/// The first segment begins with slot 0.
 #[inline]
 fn segment_of_slot(starts: &[u16; FEW], slot: u16) -> usize {
     let begun = starts.iter().map(|start| usize::from(*start <= slot));
     begun.sum::<usize>() - 1
 }
 
-/// Where segments begin, and whose they are.
+/// Returns the beginnings of segments and their partitions.
 fn segments<'a>(
     order: Order,
     held: impl Iterator<Item = (usize, &'a Bounds)>,
@@ -198,7 +199,7 @@ fn segments<'a>(
             "a partition that goes {bounds} comes behind what begins at {:?}",
             segments.last()
         );
-        // The gap before it is none where the last one ends here.
+        // There is no gap if the previous segment ends at this bound.
         if segments
             .last()
             .is_some_and(|(start, _)| *start == bounds.lower)

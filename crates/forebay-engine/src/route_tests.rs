@@ -6,8 +6,7 @@ fn table() -> TableName {
     TableName::new("t").unwrap()
 }
 
-/// Partitions between neighbouring bounds, but for those left out; with the place that each stands
-/// at.
+/// Returns the partitions between neighbouring bounds, except those left out, with their indexes.
 fn held(bounds: Vec<Bound>, kept: &[bool]) -> Vec<(usize, Bounds)> {
     let all = crate::partition::side_by_side(bounds).enumerate();
     let keep = |place: usize| kept.get(place).copied().unwrap_or(true);
@@ -22,7 +21,7 @@ fn router(order: Order, held: &[(usize, Bounds)]) -> Router {
     )
 }
 
-/// By definition.
+/// Finds the partition by definition.
 fn holder(held: &[(usize, Bounds)], at: &Bound) -> Option<usize> {
     let holds = |bounds: &Bounds| {
         bounds.lower <= *at && bounds.upper.as_ref().is_none_or(|upper| at < upper)

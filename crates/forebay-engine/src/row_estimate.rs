@@ -1,8 +1,8 @@
-//! About how many rows a version has whose runs are not merged.
+//! Estimates the rows of a version whose runs are not merged.
 //!
-//! Where a partition has several runs, a key may be in more than one of them, and there are fewer
-//! rows than records. Every record of some pages is looked at: it stands for one row if readers
-//! find its key, and for a half where two runs have it.
+//! If a partition has several runs, a key may be in more than one of them, and there are fewer rows
+//! than records. The estimate reads every record of some pages. A record counts as one row if
+//! readers find its key, and as a half if two runs have it.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use forebay_io::{Random, side_by_side};
 use forebay_run::run::Run;
 use forebay_run::scan::Cursor;
 
-use crate::drawn_pages::{Advance, draw, stretches};
 use crate::error::ReadError;
+use crate::sampled_pages::{Advance, draw, stretches};
 use crate::version::Version;
 
-/// What readers find.
+/// The rows that readers find.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Living {
     pub rows: u64,
@@ -28,8 +28,9 @@ struct RowEstimate {
     rows: f64,
 }
 
-/// The rows of a version and their bytes; where partitions have several runs, by looking at about
-/// so many of their records. `advance` is told how many more were, by several threads.
+/// Returns the rows of a version and their bytes. For partitions with several runs, it reads about
+/// so many of their records. `advance` receives the number of additional records, from several
+/// threads.
 pub(crate) fn row_estimate(
     version: &Version,
     sample_rows: u64,
@@ -64,7 +65,7 @@ pub(crate) fn row_estimate(
     Ok(row_estimate)
 }
 
-/// Of the keys and values of a run.
+/// Returns the bytes of the keys and values of a run.
 pub(crate) fn bytes(run: &Run) -> u64 {
     run.summary().key_bytes + run.summary().value_bytes
 }
@@ -91,7 +92,7 @@ fn count(
     Ok(counted)
 }
 
-/// How many runs of its partition have a key.
+/// Returns the number of runs of its partition that have a key.
 fn runs_with(version: &Version, key: &[u8]) -> Result<usize, ReadError> {
     let hash = version.router.hash(key);
     let Some(partition) = version.router.partition(hash, key) else {

@@ -1,11 +1,11 @@
-//! An estimate of how a new version differs from the one that serves, for the gate before a swap.
+//! Estimates how a new version differs from the serving one, for the gate before a swap.
 //!
-//! Rows, bytes and nulls are known exactly from the manifests where runs are merged; else rows and
-//! bytes are estimated (`row_estimate`). Which share of the keys is lost, new
-//! or changed is estimated from whole pages: the pages of a version are cut into as many equal
-//! stretches as pages are wanted, one page is drawn from each, and every key of it is looked up in
-//! the other version. Neighbours in one version are neighbours in the other, so that a page costs a
-//! page or two there, whatever the size of the tables.
+//! If runs are merged, the manifests give rows, bytes and nulls exactly. Otherwise rows and bytes
+//! are estimated (`row_estimate`). The shares of lost, new and changed keys are estimated from
+//! whole pages. The pages of a version are divided into as many equal stretches as pages are
+//! wanted. One page is drawn from each, and every key of it is looked up in the other version.
+//! Neighbours in one version are neighbours in the other. So a page costs one or two pages of the
+//! other version, for tables of any size.
 
 use std::sync::Arc;
 
@@ -15,26 +15,26 @@ use forebay_run::scan::Cursor;
 
 use crate::column_profile::{ProfilePair, profile_pairs};
 use crate::compare::Comparer;
-use crate::drawn_pages::{Advance, draw, stretches};
 use crate::error::ReadError;
 use crate::manifest::{Manifest, RunRef};
 use crate::name::RunId;
 use crate::partition::OpenPartitions;
 use crate::row_estimate::{Living, bytes, row_estimate};
+use crate::sampled_pages::{Advance, draw, stretches};
 use crate::schema_change::SchemaChange;
 use crate::version::Version;
 
 pub(crate) type Outcome = Result<(), ReadError>;
 
-/// How many of those looked at had the property asked for.
+/// The number of keys examined, and of those with a property.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     pub looked_at: u64,
     pub found: u64,
 }
 
-/// The nulls of a column, as a fraction of the rows; `None` where they were not counted or the
-/// column is not there.
+/// The nulls of a column, as a fraction of the rows; `None` if they were not counted or the column
+/// does not exist.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NullShare {
     pub column: String,
@@ -42,7 +42,7 @@ pub struct NullShare {
     pub after: Option<f64>,
 }
 
-/// How two versions differ, by sampling.
+/// The difference between two versions, by sampling.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     pub rows_before: u64,
@@ -61,13 +61,13 @@ pub struct Comparison {
     /// Keys in both whose values differ in a column that both have.
     pub changed: Share,
     pub nulls: Vec<NullShare>,
-    /// What was counted of the values of columns.
+    /// The statistics of column values.
     pub profiles: Vec<ProfilePair>,
     pub schema: SchemaChange,
 }
 
 impl Share {
-    /// From 0 to 1; 0 when nothing was looked at.
+    /// Returns the share, from 0 to 1; 0 if no key was examined.
     pub fn fraction(&self) -> f64 {
         if self.looked_at == 0 {
             0.0
@@ -77,10 +77,10 @@ impl Share {
     }
 }
 
-/// Compares two versions by looking at about `sample_rows` rows of each; at all of them when there
-/// are no more. Where both have the same older runs in a partition, only the newer ones are looked
-/// at, for that is where the differences are. `advance` is told how many rows more were looked at,
-/// by several threads.
+/// Compares two versions by reading about `sample_rows` rows of each, or all if there are no more.
+/// If both have the same older runs in a partition, only the newer runs are read, because the
+/// differences are in them. `advance` receives the number of additional rows read, from several
+/// threads.
 pub fn compare_sampled(
     before: &Arc<Version>,
     after: &Arc<Version>,
@@ -92,7 +92,7 @@ pub fn compare_sampled(
     let parts = SampledParts::of(before, after);
     let was = row_estimate(before, sample_rows, random, advance)?;
     let is = match parts.news_bytes() {
-        // Rows are reckoned from the keys of the news.
+        // Rows are estimated from the keys of the newer runs.
         Some(news) => Living {
             bytes: was.bytes + news,
             ..was
@@ -129,13 +129,13 @@ pub fn compare_sampled(
     Ok(comparison)
 }
 
-/// The runs that tell two versions apart.
+/// The runs in which two versions differ.
 #[derive(Default)]
 struct SampledParts {
-    /// Of partitions that do not share their oldest run: all runs of the one, and of the other.
+    /// All runs of either version, for partitions that do not share their oldest run.
     before: Vec<Arc<Run>>,
     after: Vec<Arc<Run>>,
-    /// Of the others: the newer version's runs that the older one lacks, and the reverse.
+    /// For other partitions: the newer version's runs that the older one lacks, and the reverse.
     layers: Vec<Arc<Run>>,
     gone: Vec<Arc<Run>>,
 }
@@ -174,13 +174,13 @@ impl SampledParts {
         parts
     }
 
-    /// The bytes that the newer version has on top of the older one, if it only adds runs.
+    /// Returns the bytes that the newer version adds to the older one, if it only adds runs.
     fn news_bytes(&self) -> Option<u64> {
         let adds = self.after.is_empty() && self.gone.is_empty() && !self.layers.is_empty();
         adds.then(|| self.layers.iter().map(|run| bytes(run)).sum())
     }
 
-    /// Whether the key is among those of the newer version's own runs, which tell of it then.
+    /// Returns whether the key is in the newer version's own runs, which then determine its change.
     fn is_in_layers(&self, after: &Version, key: &[u8]) -> Result<bool, ReadError> {
         let hash = after.router.hash(key);
         for run in &self.layers {
@@ -193,7 +193,7 @@ impl SampledParts {
     }
 }
 
-/// Looking at keys of the one version in the other, for several threads.
+/// A look-up of one version's keys in the other, for several threads.
 struct Look<'a> {
     before: &'a Version,
     after: &'a Version,
@@ -201,7 +201,7 @@ struct Look<'a> {
     advance: Advance<'a>,
 }
 
-/// What a thread makes of a key.
+/// A function that a thread calls for each key.
 type Visit<'a> = fn(&Look<'a>, &mut Comparer<'_>, &mut SampleTally, &[u8]) -> Outcome;
 
 impl<'a> Look<'a> {
@@ -260,8 +260,8 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// Visits the keys of randomly drawn pages, several stretches of them at once: where a version
-    /// lies in object storage, or was not read for long, each page is waited for.
+    /// Visits the keys of randomly drawn pages, several stretches of them at once. If a version is
+    /// in object storage, or was not read for long, each page takes a wait.
     fn sample(
         &self,
         version: &Version,
@@ -319,7 +319,7 @@ struct KeysSeen {
 }
 
 impl KeysSeen {
-    /// Scales what was seen of each set of runs to all its records, and adds up.
+    /// Scales the results of each set of runs to all its records, and adds up.
     fn settle(&self, parts: &SampledParts, comparison: &mut Comparison) {
         let share = |looked_at, found| Share { looked_at, found };
         if parts.layers.is_empty() && parts.gone.is_empty() {
@@ -358,7 +358,7 @@ impl KeysSeen {
     }
 }
 
-/// The profiles of the columns of two versions, of those columns of which one has one.
+/// Returns the profiles of the columns of two versions that have one in either.
 pub fn profiles_of(before: &Manifest, after: &Manifest) -> Vec<ProfilePair> {
     profile_pairs(&before.stats, &after.stats, &after.key)
 }
@@ -390,8 +390,8 @@ fn null_shares(old: &Manifest, new: &Manifest) -> Vec<NullShare> {
         .collect()
 }
 
-/// Visits the keys of randomly drawn pages that hold about so many rows. Keys that were removed
-/// since come, too.
+/// Visits the keys of randomly drawn pages with about so many rows. Keys that were removed since
+/// are included.
 pub(crate) fn visit_keys(
     version: &Version,
     rows: u64,

@@ -1,4 +1,4 @@
-//! Walking a version's records in its order, either way, over all partitions.
+//! Walks a version's records in its order, in either direction, over all partitions.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use crate::error::ReadError;
 use crate::version::Version;
 use crate::walk::Walk;
 
-/// A walk over records, in hash order or key order as the table is. It holds its version open.
+/// A walk over records, in the table's order: by hash or by key. It holds its version open.
 ///
 /// After [`VersionScan::advance`] returned `true`, `key` and `value` are those of the record that
-/// it moved to; otherwise they mean nothing. What had expired when the walk was begun is left out.
+/// it moved to; otherwise they have no meaning. Records that had expired when the walk began are
+/// omitted.
 pub struct VersionScan {
     version: Arc<Version>,
     walk: Walk<RunScan>,
@@ -27,8 +28,8 @@ impl Version {
         self.scan_range(ScanRange::all(), direction)
     }
 
-    /// Walks the records between two keys. Only for ordered tables: [`ReadError::NoKeyOrder`]; and
-    /// where all partitions of the range are open: [`ReadError::NotHere`].
+    /// Walks the records between two keys. Returns [`ReadError::NoKeyOrder`] if the table is not
+    /// ordered, and [`ReadError::NotHere`] if a partition of the range is not open.
     pub fn scan_keys(
         self: &Arc<Self>,
         from: Bound<&[u8]>,
@@ -68,7 +69,7 @@ impl Version {
         let runs = partition.map_or(&[][..], |partition| &self.parts[partition].runs);
         let runs = runs.iter();
         let scan = |run| RunScan::new(Arc::clone(run), range.clone(), direction);
-        // A table without a kind of deltas has none, so that any kind will do.
+        // A table without a delta kind has no deltas, so any kind will do.
         let kind = self.manifest().delta.unwrap_or(DeltaKind::Append);
         (runs.map(scan).collect(), kind)
     }
@@ -90,7 +91,7 @@ impl VersionScan {
         moved.map_err(|error| version.read_error(error))
     }
 
-    /// The key's hash64; 0 in ordered tables.
+    /// Returns the key's hash64; 0 in ordered tables.
     pub fn hash(&self) -> u64 {
         self.walk.hash()
     }
@@ -103,7 +104,7 @@ impl VersionScan {
         self.walk.value().map_or(&[], |(value, _)| value)
     }
 
-    /// When the record expires, in milliseconds since 1970-01-01 UTC; `u64::MAX` is never.
+    /// Returns the record's expiry time, in milliseconds since 1970-01-01 UTC; `u64::MAX` is never.
     pub fn expires_ms(&self) -> u64 {
         self.walk
             .value()

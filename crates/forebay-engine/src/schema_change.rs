@@ -1,10 +1,9 @@
-//! How what two versions say of their rows differs: columns, their types, what the values are,
-//! keys, order.
+//! Compares the schemas of two versions: columns, their types, the kind of values, keys, order.
 //!
-//! The gate before a swap and `diff` tell of it in the words given here. Columns and the fields of
-//! structs go by name, at any depth: `price.vat` is a field, `prices[]` the items of a list,
-//! `sizes.key` and `sizes.value` those of a map. Whether nulls are allowed is no difference: how
-//! many there are is counted apart.
+//! The gate before a swap and `diff` use the words of this module. Columns and the fields of
+//! structs are identified by name, at any depth: `price.vat` is a field, `prices[]` the items of a
+//! list, `sizes.key` and `sizes.value` those of a map. Nullability is not compared, because nulls
+//! are counted separately.
 
 use std::fmt;
 
@@ -15,16 +14,16 @@ use forebay_run::row::{Column, Kind, Schema};
 
 use crate::manifest::{Manifest, ValueKind};
 
-/// What became of a part of the schema.
+/// The kind of change of a part of the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Altered {
     ColumnGone,
     ColumnNew,
-    /// To a type in which readers may get other answers for the values that there were.
+    /// To a type in which readers may get other answers for existing values.
     TypeChanged,
-    /// To a type that holds all that the old one holds, and answers alike.
+    /// To a type that can hold all old values and gives the same answers.
     TypeWidened,
-    /// What a value is: a row, the bytes of a column, a number, a list.
+    /// The kind of a value: a row, the bytes of a column, a number, a list.
     ValueKind,
     KeyTemplate,
     /// From ordered to hashed, which has no ranges.
@@ -36,14 +35,14 @@ pub enum Altered {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alteration {
     pub what: Altered,
-    /// The column's path; none of what is about the table.
+    /// The column's path; `None` if the difference concerns the table.
     pub column: Option<String>,
     pub before: Option<String>,
     pub after: Option<String>,
 }
 
-/// All differences, those of columns first, in the order of the older version and then of the newer
-/// one.
+/// All differences. Those of columns are first, in the order of the older version and then of the
+/// newer one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchemaChange {
     pub alterations: Vec<Alteration>,
@@ -61,7 +60,7 @@ impl Altered {
         Altered::OrderGained,
     ];
 
-    /// The word for it in limits and in JSON.
+    /// Returns its name in limits and in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Altered::ColumnGone => "column-gone",
@@ -75,7 +74,7 @@ impl Altered {
         }
     }
 
-    /// Whether it is about one column.
+    /// Returns whether it concerns one column.
     pub fn is_of_column(self) -> bool {
         matches!(
             self,
@@ -128,14 +127,14 @@ impl SchemaChange {
         self.alterations.is_empty()
     }
 
-    /// The paths of the columns that this happened to.
+    /// Returns the paths of the columns with these changes.
     pub fn columns(&self, what: &[Altered]) -> Vec<&str> {
         let found = self.alterations.iter();
         let found = found.filter(|alteration| what.contains(&alteration.what));
         found.filter_map(|found| found.column.as_deref()).collect()
     }
 
-    /// Of values that are not rows, other columns than theirs are no reader's affair.
+    /// If values are not rows, readers see no columns other than those of the values.
     fn values(&mut self, before: &Manifest, after: &Manifest) {
         use ValueKind::{Bytes, List, Number, Row};
         match (&before.value, &after.value) {
@@ -279,8 +278,9 @@ fn value_name(manifest: &Manifest) -> String {
     }
 }
 
-/// Whether each value of `before` is one of `after`, and readers get it in the same form. A time in
-/// a finer unit has more digits, and an integer that became a float a point: those are other forms.
+/// Returns whether `after` contains each value of `before`, and readers get it in the same form. A
+/// time in a finer unit has more digits, and an integer that became a float has a point: those are
+/// other forms.
 fn widens(before: &Kind, after: &Kind) -> bool {
     if let (Some((was, a)), Some((is, b))) = (decimal(before), decimal(after)) {
         return a == b && was < is;
@@ -290,7 +290,7 @@ fn widens(before: &Kind, after: &Kind) -> bool {
         (Kind::Float16, Kind::Float32 | Kind::Float64) | (Kind::Float32, Kind::Float64) => true,
         (Kind::Date32, Kind::Date64) => true,
         (Kind::FixedBinary { .. }, Kind::Binary) => true,
-        // All zoned times are told in UTC.
+        // All zoned times are shown in UTC.
         (
             Kind::Timestamp {
                 unit: was,
@@ -322,7 +322,7 @@ fn widens(before: &Kind, after: &Kind) -> bool {
     }
 }
 
-/// The precision and scale of a decimal: how many bits it is stored in shows nowhere.
+/// Returns the precision and scale of a decimal. The stored width is not visible to readers.
 fn decimal(kind: &Kind) -> Option<(u8, i8)> {
     match kind {
         Kind::Decimal {
@@ -332,7 +332,7 @@ fn decimal(kind: &Kind) -> Option<(u8, i8)> {
     }
 }
 
-/// The digits of the longest integer of so many bits.
+/// Returns the number of digits of the longest integer of so many bits.
 fn digits_of(signed: bool, bits: u32) -> u8 {
     match (signed, bits) {
         (_, 8) => 3,

@@ -1,4 +1,4 @@
-//! Tests of how differences of schemas are told.
+//! Tests of the reported differences of schemas.
 
 use forebay_run::row::TimeUnit;
 
@@ -62,7 +62,7 @@ fn words(before: &Manifest, after: &Manifest) -> Vec<String> {
     change.alterations.iter().map(ToString::to_string).collect()
 }
 
-/// What is said of one column whose type changes.
+/// Returns the report on one column whose type changes.
 fn of_types(before: Kind, after: Kind) -> Vec<(Altered, String)> {
     let (before, after) = (
         rows(vec![column("c", before)]),
@@ -170,7 +170,7 @@ fn a_type_is_wider_only_where_readers_notice_nothing() {
         );
         let back = of_types(after.clone(), before.clone());
         match before {
-            // A zone shows nowhere.
+            // A zone is not visible to readers.
             Kind::Timestamp { .. } => assert_eq!(back[0].0, Altered::TypeWidened),
             _ => assert_eq!(back[0].0, Altered::TypeChanged, "{after} {before}"),
         }
@@ -219,7 +219,7 @@ fn what_a_value_is_the_key_and_the_order_are_told() {
         words(&of(bytes("n"), columns()), &of(bytes("id"), columns())),
         ["the values changed: the bytes of column n to the bytes of column id"]
     );
-    // The key's column is no part of such values.
+    // The key's column is not part of such values.
     let other = vec![column("key", Kind::Int8), column("n", Kind::Int64)];
     assert_eq!(
         words(&of(bytes("n"), columns()), &of(bytes("n"), other)),

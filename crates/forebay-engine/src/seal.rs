@@ -1,8 +1,8 @@
-//! Small documents that know when they are damaged.
+//! Sealed documents: small JSON texts with a checksum that detects damage.
 //!
 //! A sealed document is a JSON text, a line feed, and one last line `xxh3 HHHHHHHHHHHHHHHH`: the
-//! XXH3-64 of all bytes before that line, as 16 lower-case hex digits, and a line feed. Any byte
-//! changed, added or cut off shows.
+//! XXH3-64 of all bytes before that line, as 16 lower-case hex digits, and a line feed. The
+//! checksum detects any byte that was changed, added or cut off.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// `xxh3 `, 16 digits, line feed.
 const LAST_LINE_BYTES: usize = 22;
 
-/// Why a document cannot be used.
+/// The reason that a document cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DocumentError {
     #[error("its last line is not a checksum: the file was cut short or is not one of ours")]
@@ -28,7 +28,7 @@ pub enum DocumentError {
     Inconsistent(String),
 }
 
-/// The document's bytes for the file, and its checksum.
+/// Returns the document's bytes for the file, and its checksum.
 pub fn seal<T: Serialize>(document: &T) -> Result<(Vec<u8>, u64), DocumentError> {
     let mut bytes = serde_json::to_vec_pretty(document).map_err(shape)?;
     bytes.push(b'\n');
@@ -36,15 +36,15 @@ pub fn seal<T: Serialize>(document: &T) -> Result<(Vec<u8>, u64), DocumentError>
     Ok((seal_text(bytes), sum))
 }
 
-/// Appends the last line that a manifest or a pointer needs to be accepted. For who repairs such a
-/// file by hand, and for tests: what the text says is checked as ever.
+/// Appends the last line that a manifest or a pointer needs to be accepted. For manual repair of
+/// such a file, and for tests: readers still check the content.
 pub fn seal_text(mut text: Vec<u8>) -> Vec<u8> {
     let sum = xxh3_64(&text);
     text.extend_from_slice(last_line(sum).as_bytes());
     text
 }
 
-/// Checks the seal and the format number named `format_field`, then reads the document. Returns it
+/// Checks the seal and the format number named `format_field`, then parses the document. Returns it
 /// with its checksum, which identifies it.
 pub fn unseal<T: DeserializeOwned>(
     bytes: &[u8],
@@ -56,21 +56,21 @@ pub fn unseal<T: DeserializeOwned>(
     Ok((serde_json::from_slice(body).map_err(shape)?, sum))
 }
 
-/// Makes a document of one format the same document in the next, but for the number; `None`: it
-/// lacks what its format has.
+/// A function that converts a document to the next format, except for the number; `None` if the
+/// document lacks a field of its format.
 pub(crate) type Upgrade = fn(&mut Value) -> Option<()>;
 
-/// A document that may have been of an older format.
+/// A document that may have had an older format.
 pub(crate) struct Unsealed<T> {
     pub document: T,
     /// Identifies the document as it was read.
     pub sum: u64,
-    /// The format that it was of.
+    /// The original format.
     pub format: u64,
 }
 
-/// [`unseal`] of a document that may also be of an older format. `upgrades` lead from each of these
-/// to the next, the last one to the known format.
+/// Does [`unseal`] for a document that may have an older format. `upgrades` convert each older
+/// format to the next one, the last of them to the known format.
 pub(crate) fn unseal_upgrading<T: DeserializeOwned>(
     bytes: &[u8],
     format_field: &str,
@@ -105,7 +105,7 @@ pub(crate) fn unseal_upgrading<T: DeserializeOwned>(
     })
 }
 
-/// What is sealed, and its checksum.
+/// Returns the sealed bytes and their checksum.
 fn checked_body(bytes: &[u8]) -> Result<(&[u8], u64), DocumentError> {
     let cut = bytes
         .len()
@@ -122,7 +122,7 @@ fn checked_body(bytes: &[u8]) -> Result<(&[u8], u64), DocumentError> {
     Ok((body, sum))
 }
 
-/// Later formats may look different altogether, so the number is read before anything else.
+/// Later formats may be completely different, so the number is read before anything else.
 pub(crate) fn check_format(body: &[u8], field: &str, known: u64) -> Result<(), DocumentError> {
     match format_of(body, field)? {
         found if found == known => Ok(()),

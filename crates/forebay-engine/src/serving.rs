@@ -1,12 +1,12 @@
-//! The versions that serve, open and ready, for a server's readers.
+//! Keeps the serving versions open for a server's readers.
 //!
-//! A thread looks at every table's pointer (one small read a table each time), opens the version
-//! that it names off the read path, and then swaps it in. A reader takes [`Serving::load`] once a
-//! command: that is one consistent set of versions, however many swaps follow. A version that
-//! nobody reads any more is closed by the thread, never by a reader.
+//! A thread reads every table's pointer (one small read per table each time). It opens the version
+//! that the pointer names outside of the read path, and then swaps it in. A reader calls
+//! [`Serving::load`] once per command. It gets one consistent set of versions, even if swaps
+//! follow. The thread, never a reader, closes a version that has no readers left.
 //!
-//! Whatever is damaged or missing, the version that serves goes on serving, and
-//! [`Serving::states`] tells what is wrong. Only a dropped table stops.
+//! If a file is damaged or missing, the serving version keeps serving, and [`Serving::states`]
+//! reports the problem. Only a dropped table stops.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,15 +29,16 @@ use crate::serving_set::{Change, ServingState, Tables};
 use crate::store::Store;
 use crate::version::Version;
 
-/// How often the pointers are looked at, unless the caller says otherwise.
+/// The default time between two looks at the pointers.
 pub const DEFAULT_POLL: Duration = Duration::from_millis(100);
 
-/// How often the serving versions take note of pages that the system dropped from memory.
+/// The time between two checks for pages that the system dropped from memory.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-/// Such a sweep may take at most one part in this many of the time.
+/// Such a check may take at most one part in this many of the time.
 const SWEEP_SHARE: u32 = 20;
 
-/// See the module's text. Dropping it ends the thread, within one poll.
+/// The set of serving versions and the thread that updates it. Dropping it ends the thread, within
+/// one poll.
 pub struct Serving {
     shared: Arc<ServingShared>,
     thread: Option<JoinHandle<()>>,
@@ -54,8 +55,8 @@ struct ServingShared {
 }
 
 impl Serving {
-    /// Opens all that should serve, then follows the pointers. A table that cannot be opened does
-    /// not fail this; see [`Serving::states`].
+    /// Opens all serving versions, then follows the pointers. A table that cannot be opened does
+    /// not make this fail; see [`Serving::states`].
     pub fn open(store: Store, poll: Duration) -> Result<Self, StoreError> {
         let clock = store.clock().clone();
         Self::manual(store).following(clock, poll)
@@ -76,14 +77,14 @@ impl Serving {
         Ok(self)
     }
 
-    /// Serves nothing but what [`Serving::activate`] lets serve: the pointers of the store are
-    /// written, and not looked at.
+    /// Serves only versions that [`Serving::activate`] activates. The pointers of the store are
+    /// written, and not read.
     pub fn commanded(store: Store, poll: Duration) -> Result<Self, StoreError> {
         let clock = store.clock().clone();
         Self::over(FollowerMemory::commanded(store)).following(clock, poll)
     }
 
-    /// The same without a thread: pointers are looked at when [`Serving::refresh`] is called.
+    /// Opens the set without a thread: only [`Serving::refresh`] reads the pointers.
     pub fn manual(store: Store) -> Self {
         Self::over(FollowerMemory::new(store))
     }
@@ -103,13 +104,14 @@ impl Serving {
         }
     }
 
-    /// All serving versions at this moment. Cheap: hold it for one command, not for long.
+    /// Returns all versions that serve now. Cheap: hold it for one command, not for long.
     #[inline]
     pub fn load(&self) -> Guard<Arc<Tables>> {
         self.shared.tables.load()
     }
 
-    /// Tables in whose serving versions readers met damage, those versions, and the runs.
+    /// Returns the tables in whose serving versions readers found damage, those versions, and the
+    /// runs.
     pub fn damaged(&self) -> Vec<(TableName, u64, Vec<RunId>)> {
         let tables = self.load();
         let met = tables
@@ -118,19 +120,19 @@ impl Serving {
         met.filter(|(_, _, runs)| !runs.is_empty()).collect()
     }
 
-    /// The version that serves a table now, to be read for as long as wanted.
+    /// Returns the version that serves a table now. The caller may keep it for as long as it wants.
     pub fn table(&self, name: &[u8]) -> Option<Arc<Version>> {
         self.load().get(name).cloned()
     }
 
-    /// Looks at the pointers now, and returns when what they say serves, or is known not to be able
-    /// to.
+    /// Reads the pointers now. Returns when the versions that they name serve, or are known to
+    /// fail.
     pub fn refresh(&self) {
         self.shared.refresh(|followed| followed.look_at_all());
     }
 
-    /// Opens the versions of a table anew, whose files were replaced by sound ones, and returns
-    /// when they serve. Commands that began with the old ones finish with them.
+    /// Reopens the versions of a table whose files were replaced by sound ones, and returns when
+    /// they serve. Commands that began with the old ones finish with them.
     pub fn reopen(&self, name: &TableName) {
         let mut ahead = None;
         self.shared
@@ -142,9 +144,9 @@ impl Serving {
         }
     }
 
-    /// Opens a version, with the partitions that the store holds, ahead of its activation, and
-    /// keeps it open and from being removed beside what serves. There is one a table: another one
-    /// is given up by this. Readers find it by its number ([`Tables::at`]).
+    /// Opens a version, with the partitions that the store holds, ahead of its activation. Keeps it
+    /// open, and pins it against removal, beside the serving version. There is one per table: this
+    /// closes any earlier one. Readers find it by its number ([`Tables::at`]).
     pub fn open_ahead(&self, name: &TableName, version: u64) -> Result<Arc<Version>, ReadError> {
         let followed = &self.shared.followed;
         loop {
@@ -170,19 +172,19 @@ impl Serving {
         }
     }
 
-    /// Gives up what was opened ahead of a table.
+    /// Closes the version that was opened ahead for a table.
     pub fn close_ahead(&self, name: &TableName) {
         let mut followed = self.shared.followed.lock();
         followed.close_ahead(name);
         self.shared.publish(&mut followed);
     }
 
-    /// Lets versions of several tables serve, or drops tables, all from one moment on. Versions
-    /// have to be open: as what was opened ahead, as what a rollback would go to, or as what
-    /// serves. When this returns without an error, a start after a power cut finds the same; for
-    /// what holds after an error, see [`ActivateError`]. It opens nothing, and takes a few
-    /// microseconds a table up to that moment, after a look at the pointers that is under way; then
-    /// a few syncs a table.
+    /// Makes versions of several tables serve, or drops tables, all in one step. Each version has
+    /// to be open already: as one opened ahead, as the rollback target, or as the serving one. When
+    /// this returns without an error, a start after a power cut finds the same state.
+    /// [`ActivateError`] describes the state after an error. It opens no files. Up to the switch it
+    /// takes a few microseconds per table, after a running look at the pointers; then a few syncs
+    /// per table.
     pub fn activate(&self, next: &[(TableName, Next)]) -> Result<(), ActivateError> {
         let (activation, changes, written) = {
             let mut followed = self.shared.followed.lock();
@@ -199,9 +201,9 @@ impl Serving {
         written.and(activation.remove_dropped())
     }
 
-    /// Opens what is open of some tables with the partitions that the store holds now, and returns
-    /// when all of it serves, from one moment on. The versions stay the same ones; runs that are
-    /// open are shared. Commands that began before finish with what they have. After an error
+    /// Reopens the open versions of some tables with the partitions that the store holds now.
+    /// Returns when all of them serve; they switch in one step. The versions stay the same; open
+    /// runs are shared. Commands that began earlier finish with the old ones. After an error
     /// nothing has changed.
     pub fn rehold(&self, tables: &[TableName]) -> Result<(), ReadError> {
         let followed = &self.shared.followed;
@@ -243,7 +245,7 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported there; there is nothing to add here.
+            // The thread has reported its own panic.
             let _ = thread.join();
         }
     }
@@ -258,7 +260,7 @@ impl fmt::Debug for Serving {
 }
 
 impl ServingShared {
-    /// Does something with the follower, then looks at the pointers.
+    /// Calls `first` with the follower, then reads the pointers.
     fn refresh(&self, first: impl FnOnce(&mut FollowerMemory)) {
         let changes = {
             let mut followed = self.followed.lock();
@@ -273,14 +275,14 @@ impl ServingShared {
         self.notify(&changes);
     }
 
-    /// Lets readers have what is open now.
+    /// Publishes the open versions to readers.
     fn publish_tables(&self, followed: &mut FollowerMemory) {
         if let Some(tables) = followed.published() {
             self.tables.store(Arc::new(tables));
         }
     }
 
-    /// The same, then closes what is not read any more, and tells the state.
+    /// Publishes the open versions, closes unread ones, and updates the state.
     fn publish(&self, followed: &mut FollowerMemory) {
         self.publish_tables(followed);
         followed.close_unread();
@@ -290,8 +292,8 @@ impl ServingShared {
         }
     }
 
-    /// Lets the serving versions take note of pages that are in memory no longer, when it is time
-    /// for that; returns when the next time is, on the monotonic clock.
+    /// Marks pages of the serving versions that are no longer in memory, if that is due. Returns
+    /// the next due time, on the monotonic clock.
     fn sweep(&self, clock: &dyn Clock, due: Duration) -> Duration {
         let start = clock.monotonic();
         if start < due {

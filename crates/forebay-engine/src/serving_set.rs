@@ -1,4 +1,4 @@
-//! What serves at a moment, and what is known of it.
+//! A consistent set of serving versions, and the state of their tables.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::version::Version;
 pub struct Tables {
     /// Sorted by name.
     entries: Box<[(TableName, Arc<Version>)]>,
-    /// Open, but not what serves; sorted by name.
+    /// Open versions that do not serve; sorted by name.
     others: Box<[(TableName, Arc<Version>)]>,
 }
 
-/// What a follower knows of one table, for metrics and people.
+/// A follower's state of one table, for metrics and people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableState {
     pub serving: Option<u64>,
@@ -22,7 +22,7 @@ pub struct TableState {
     pub previous: Option<u64>,
     /// The version opened ahead of its activation.
     pub ahead: Option<u64>,
-    /// The version that the pointer names; it differs from `serving` while that cannot be opened.
+    /// The version that the pointer names. It differs from `serving` while it cannot be opened.
     pub wanted: Option<u64>,
     /// The pointer's sequence number.
     pub sequence: u64,
@@ -31,28 +31,28 @@ pub struct TableState {
     pub bytes: u64,
     /// The files of the serving version that are open, in bytes.
     pub file_bytes: u64,
-    /// What the serving version holds in memory beside its mapped files, in bytes.
+    /// The memory that the serving version needs in addition to its mapped files, in bytes.
     pub memory_bytes: u64,
-    /// How many times another version came to serve here since the start.
+    /// The number of changes of the serving version since the start.
     pub swaps: u64,
-    /// How many times a pointer or a version could not be read.
+    /// The number of failures to read a pointer or a version.
     pub load_errors: u64,
-    /// What is wrong now.
+    /// The current problem.
     pub problem: Option<String>,
 }
 
-/// What a follower knows, as of its last look.
+/// A follower's state, as of its last look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServingState {
     /// Sorted by name.
     pub tables: Vec<(TableName, TableState)>,
     /// Why the store itself cannot be looked at.
     pub problem: Option<String>,
-    /// Versions that were swapped out and still have readers.
+    /// The reason that the store itself cannot be read.
     pub retired: usize,
 }
 
-/// A table came to serve another version, or none any more.
+/// A change of the version that serves a table, or the end of its serving.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub table: TableName,
@@ -82,8 +82,8 @@ impl Tables {
         Self { entries, others }
     }
 
-    /// A version of the table by its number, if it is open: the one that serves, the one that a
-    /// rollback would go to, or one opened ahead.
+    /// Returns a version of the table by its number, if it is open: the serving one, the rollback
+    /// target, or one opened ahead.
     pub fn at(&self, name: &[u8], version: u64) -> Option<&Arc<Version>> {
         let is_it = |open: &&Arc<Version>| open.version() == version;
         let other = || {
@@ -95,7 +95,7 @@ impl Tables {
         self.get(name).filter(is_it).or_else(other)
     }
 
-    /// The same set, in which these versions serve their tables.
+    /// Returns the set in which these versions serve their tables.
     #[must_use]
     pub fn with(&self, versions: &[Arc<Version>]) -> Self {
         let mut entries = self.entries.to_vec();
@@ -108,7 +108,7 @@ impl Tables {
         Self::new(entries, self.others.to_vec())
     }
 
-    /// The serving version of the table of that name.
+    /// Returns the serving version of the table of that name.
     #[inline]
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Version>> {
         if let [(only, version)] = &*self.entries {

@@ -1,5 +1,4 @@
-//! A table as those read it who do not care for its kind: a version of a batch table, or a live
-//! one.
+//! A readable table of either kind: a version of a batch table, or a live table.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::partition::PartitionRange;
 use crate::scan::VersionScan;
 use crate::version::{Lookup, Value, Version};
 
-/// See the module's text.
+/// A table of either kind, as a reader sees it.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
     Batch(&'a Arc<Version>),
@@ -31,7 +30,7 @@ pub enum Scan {
     Live(LiveScan),
 }
 
-/// Why a table of either kind could not be read.
+/// The reason that a table of either kind could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error(transparent)]
@@ -41,7 +40,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// Whether a key of it lies in a partition that is not here.
+    /// Returns whether a key belongs to a partition that this store does not hold.
     pub fn is_not_here(&self) -> bool {
         matches!(
             self,
@@ -49,8 +48,8 @@ impl SourceError {
         )
     }
 
-    /// Whether a version's file, or the device under it, no longer gives what was written. Other
-    /// copies of the version may.
+    /// Returns whether a version's file, or its device, no longer returns the data that was
+    /// written. Other copies of the version may be sound.
     pub fn is_damaged_version(&self) -> bool {
         matches!(self, Self::Batch(ReadError::Run { source, .. }) if source.is_damage())
     }
@@ -79,7 +78,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What the values are, where they are numbers.
+    /// Returns the type of the values, if they are numbers.
     #[inline]
     pub fn number(self) -> Option<Number> {
         match self {
@@ -98,7 +97,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The partitions that are here, in the table's order.
+    /// Returns the partitions that this store holds, in the table's order.
     pub fn partitions(self) -> Vec<PartitionRange> {
         match self {
             Source::Batch(version) => version.partitions(),
@@ -106,7 +105,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The rows of a batch table; of a live one
+    /// Returns the rows of a batch table; for a live one
     /// [`LiveStats::most_keys`](crate::live::LiveStats::most_keys).
     pub fn rows(self) -> u64 {
         match self {

@@ -20,27 +20,27 @@ use crate::seal::check_format;
 
 /// The format number in `forebay.json`.
 pub const STORE_FORMAT: u64 = 1;
-/// The same of a store whose pointers are in a cluster's catalog.
+/// The format number of a store whose pointers are in a cluster's catalog.
 pub const CLUSTER_STORE_FORMAT: u64 = 2;
-/// OpenPartitions while the store is made, so that several processes can begin with one that is not
-/// there yet.
+/// The lock held while the store is created, so that several processes can create it at the same
+/// time.
 pub(crate) const CREATION_LOCK: &str = "creation.lock";
 
-/// The store in a directory of this machine's file system, made first when the directory is absent
-/// or empty.
+/// Opens the store in a directory of this machine's file system. Creates it if the directory is
+/// absent or empty.
 pub fn open(dir: &Path) -> Result<Store, StoreError> {
     let disk = Arc::new(OsDisk::default());
     Store::open_or_create(disk, Arc::new(SystemClock), Arc::new(SystemRandom), dir)
 }
 
 /// A store on a disk. Clones are handles to the same store. Several processes may use one store at
-/// a time: what they change, they change under locks and by atomic replacement.
+/// the same time: they change files under locks and by atomic replacement.
 #[derive(Debug, Clone)]
 pub struct Store {
     parts: Arc<StoreParts>,
-    /// Without it all partitions of all versions are here.
+    /// If absent, the store has all partitions of all versions.
     holding: Option<Arc<dyn Holding>>,
-    /// Without it nothing is added to the history.
+    /// If absent, nothing is added to the history.
     actor: Option<Arc<Actor>>,
 }
 
@@ -51,12 +51,12 @@ struct StoreParts {
     random: Arc<dyn Random>,
     root: PathBuf,
     pins: Arc<Pins>,
-    /// Without them, pointers are files of the store.
+    /// If absent, pointers are files of the store.
     pointers: Option<Arc<dyn Pointers>>,
 }
 
 impl Store {
-    /// Opens an existing store. Fails with [`StoreError::NoStore`] when there is none.
+    /// Opens an existing store. Fails with [`StoreError::NoStore`] if there is none.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -66,8 +66,8 @@ impl Store {
         Self::open_with(disk, clock, random, root, None)
     }
 
-    /// Opens an existing store, of a cluster if `pointers` are given: then pointers are read and
-    /// moved there. A store of the other kind is refused.
+    /// Opens an existing store. If `pointers` are given, the store belongs to a cluster, and
+    /// pointers are read and moved there. A store of the other kind is refused.
     pub fn open_with(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -100,7 +100,7 @@ impl Store {
         })
     }
 
-    /// The same store, with the name of who acts on it by this handle: it goes into the history.
+    /// Returns a handle whose changes the history records under this actor.
     #[must_use]
     pub fn acting_as(mut self, actor: Actor) -> Self {
         self.actor = Some(Arc::new(actor));
@@ -111,23 +111,23 @@ impl Store {
         self.actor.as_deref()
     }
 
-    /// The same store, as one that holds only a part of its tables. What opens, checks, verifies or
-    /// brings a version by this handle goes by that; a push makes whole versions all the same, and
-    /// a store without it is taken to have all files.
+    /// Returns a handle to the same store that holds only a part of its tables. Opening, checking,
+    /// verifying and installing by this handle use only that part. A push still makes whole
+    /// versions. A store without a holding is expected to have all files.
     #[must_use]
     pub fn holding(mut self, holding: Arc<dyn Holding>) -> Self {
         self.holding = Some(holding);
         self
     }
 
-    /// The partitions of a version that are to be here.
+    /// Returns the partitions of a version that this store is to have.
     pub fn held(&self, manifest: &Manifest) -> OpenPartitions {
         let holding = self.holding.as_ref();
         holding.map_or(OpenPartitions::All, |holding| holding.held(manifest))
     }
 
-    /// Opens a store, making it first when the directory is absent or empty. A directory that holds
-    /// other things is refused.
+    /// Opens a store and creates it if the directory is absent or empty. A directory with other
+    /// content is refused.
     pub fn open_or_create(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -141,14 +141,14 @@ impl Store {
         Self::open(disk, clock, random, root)
     }
 
-    /// Writes the file anew that says that a directory has a store of one machine. For caches
-    /// whose file was damaged.
+    /// Rewrites the file that marks a directory as a store of one machine. For caches whose file
+    /// was damaged.
     pub fn rewrite_kind(disk: &dyn Disk, root: &Path) -> Result<(), StoreError> {
         let path = store_file(root);
         replace_file(disk, &path, store_file_text().as_bytes()).at("write", &path)
     }
 
-    /// Opens the store that a push would use; none where a push would make one. Writes nothing.
+    /// Opens the store that a push would use; `None` if a push would create one. Writes nothing.
     pub fn look(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -169,7 +169,7 @@ impl Store {
         }
     }
 
-    /// Whether no store is in a directory.
+    /// Returns whether a directory contains no store.
     pub fn is_missing(disk: &dyn Disk, root: &Path) -> Result<bool, StoreError> {
         let path = store_file(root);
         Ok(!disk.exists(&path).at("look for", &path)?)
@@ -195,8 +195,8 @@ impl Store {
         self.parts.pointers.as_ref()
     }
 
-    /// Gives the store over to a cluster: from now on its pointers are that cluster's, and programs
-    /// that do not know of it refuse the store. Done again it changes nothing.
+    /// Assigns the store to a cluster. From now on its pointers are that cluster's, and programs
+    /// that do not know the cluster refuse the store. Repeating it changes nothing.
     pub fn give_to_cluster(&self) -> Result<(), StoreError> {
         let path = store_file(self.root());
         let content = cluster_store_file();
@@ -207,7 +207,7 @@ impl Store {
         &self.parts.pins
     }
 
-    /// Every directory with the name of a table, whether a table is in it or not.
+    /// Returns every directory with the name of a table, even without a table in it.
     pub(crate) fn table_dirs(&self) -> Result<Vec<TableName>, StoreError> {
         let dir = tables_dir(self.root());
         let names = match self.disk().list(&dir) {
@@ -225,12 +225,12 @@ fn store_file_text() -> String {
     format!("{{\"forebay_store\": {STORE_FORMAT}}}\n")
 }
 
-/// What `forebay.json` says in a cluster's store.
+/// Returns the content of `forebay.json` in a cluster's store.
 pub fn cluster_store_file() -> String {
     format!("{{\"forebay_store\": {CLUSTER_STORE_FORMAT}}}\n")
 }
 
-/// Whether a store is of the kind that it is opened as: a cluster's or not.
+/// Checks that a store is of the expected kind: a cluster's or not.
 fn check_kind(
     bytes: &[u8],
     root: &Path,
@@ -251,18 +251,18 @@ fn check_kind(
     }
 }
 
-/// Whether a file is one that a store which is not there yet may have.
+/// Returns whether an unfinished store may have this file.
 #[allow(clippy::ptr_arg, reason = "for use with iterators of names")]
 fn is_of_creation(name: &String) -> bool {
     name == ".forebay.json.new" || name == CREATION_LOCK
 }
 
-/// Makes an empty store. Cut short it leaves a directory that another call completes.
+/// Creates an empty store. If interrupted, it leaves a directory that another call completes.
 fn create(disk: &dyn Disk, clock: &dyn Clock, root: &Path) -> Result<(), StoreError> {
     let path = store_file(root);
     match disk.list(root) {
         Ok(names) if names.iter().all(is_of_creation) => {}
-        // Somebody else may have made the store since it was looked for.
+        // Another process may have created the store since the last check.
         Ok(_) if disk.exists(&path).at("look for", &path)? => return Ok(()),
         Ok(_) => {
             return Err(StoreError::NotEmpty {
@@ -276,7 +276,7 @@ fn create(disk: &dyn Disk, clock: &dyn Clock, root: &Path) -> Result<(), StoreEr
     disk.create_dir_all(root).at("create", root)?;
     let made = create_in(disk, clock, root, &path);
     if made.is_err() && is_new {
-        // It stays unless it is empty.
+        // The directory stays unless it is empty.
         let _ = disk.remove_dir(root);
     }
     made

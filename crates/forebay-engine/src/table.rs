@@ -1,4 +1,4 @@
-//! A table of a store: its versions, and the pointer that says which one serves.
+//! A table of a store: its versions, and the pointer to the serving one.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::pointers::{PointerMove, SwapReport};
 use crate::store::Store;
 use crate::version::Version;
 
-/// So long after a rollback another one has to say from which version.
+/// For so long after a rollback, another one has to name the version that it replaces.
 const ROLLBACKS_APART_MS: u64 = 60_000;
 
 /// A handle to a table; it holds no file open.
@@ -30,42 +30,41 @@ pub struct Table {
     pub(crate) files: TableFiles,
 }
 
-/// One line of a table's list of versions.
+/// An entry of a table's list of versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionInfo {
-    /// The version's number.
     pub version: u64,
     /// [`Manifest::rows_between`].
     pub rows_between: (u64, u64),
-    /// How many runs its fullest partition has.
+    /// The number of runs of its fullest partition.
     pub runs_deep: usize,
     /// Keys and values, in bytes.
     pub bytes: u64,
     /// The length of its files.
     pub file_bytes: u64,
-    /// When its push began, in milliseconds since 1970-01-01 UTC.
+    /// The start of its push, in milliseconds since 1970-01-01 UTC.
     pub created_unix_ms: u64,
     /// [`Manifest::content`].
     pub content: Option<ContentSum>,
-    /// Whether it serves.
+    /// Whether it is the serving version.
     pub serving: bool,
-    /// Whether a rollback would go to this version.
+    /// Whether a rollback would restore this version.
     pub previous: bool,
-    /// Why its manifest cannot be read; the counts are 0 then.
+    /// The reason that its manifest cannot be read; the counts are 0 then.
     pub problem: Option<String>,
 }
 
 impl Store {
-    /// The batch tables that exist, sorted: those with at least one version, and those of which
-    /// that cannot be read. See also [`Store::live_tables`].
+    /// Returns the batch tables, sorted: those with at least one version, and those whose versions
+    /// cannot be listed. See also [`Store::live_tables`].
     pub fn tables(&self) -> Result<Vec<TableName>, StoreError> {
         let mut tables = self.table_dirs()?;
         tables.retain(|name| self.any_table(name).exists().unwrap_or(true));
         Ok(tables)
     }
 
-    /// A batch table that exists; [`StoreError::NoTable`] for any other, [`StoreError::IsLive`] for
-    /// a live one.
+    /// Returns an existing batch table; [`StoreError::NoTable`] for any other name,
+    /// [`StoreError::IsLive`] for a live one.
     pub fn table(&self, name: &TableName) -> Result<Table, StoreError> {
         let table = self.any_table(name);
         let name = name.clone();
@@ -86,10 +85,10 @@ impl Store {
         }
     }
 
-    /// Removes a table with all its versions, or a live table. Refused while a push to it is under
-    /// way, and while a process that is no server has a live table open. From the first durable
-    /// step on the table does not exist for anybody; should the removal be cut short, another drop
-    /// finishes it, the next push to that name, or the next making of a live table.
+    /// Removes a table with all its versions, or a live table. Refused during a push to it, and
+    /// while a process that is not a server has a live table open. From the first durable step on,
+    /// the table does not exist for any reader. If the removal is interrupted, another drop, the
+    /// next push to that name, or the next creation of a live table completes it.
     pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
         self.drop_unnoted(name)?;
         self.note(name, HistoryAction::Drop, HistoryNote::default());
@@ -120,8 +119,8 @@ impl Table {
         &self.store
     }
 
-    /// Keeps a version from being removed by [`Table::retain`] in this process, by this handle's
-    /// store and its clones, until the result is dropped.
+    /// Protects a version from [`Table::retain`] in this process, for this handle's store and its
+    /// clones, until the result is dropped.
     pub fn pin(&self, version: u64) -> PinnedVersion {
         self.store.pins().pin(&self.name, version)
     }
@@ -130,15 +129,16 @@ impl Table {
         self.store.disk()
     }
 
-    /// Whether a plain file has the name of the table's directory. That is no table.
+    /// Returns whether a plain file has the name of the table's directory. Such a file is not a
+    /// table.
     pub(crate) fn is_plain_file(&self) -> bool {
         let listed = self.disk().list(&self.files.dir);
         listed.is_err_and(|error| error.kind() == io::ErrorKind::NotADirectory)
     }
 
-    /// Refuses to change a directory that is another table's: a link to it, or a copy.
+    /// Refuses to change a directory that belongs to another table: a link to it, or a copy.
     pub(crate) fn check_own(&self) -> Result<(), StoreError> {
-        // In object storage there are no links, and each look costs a request.
+        // In object storage there are no links, and each check costs a request.
         if !self.disk().keeps_blocks() {
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl Table {
             .ok()
             .and_then(|numbers| numbers.last().copied());
         let bytes = newest.and_then(|newest| self.disk().read(&self.files.manifest(newest)).ok());
-        // What is damaged is found by who needs it.
+        // The operation that needs a damaged manifest will report it.
         match bytes.and_then(|bytes| Manifest::parse(&bytes).ok()) {
             Some((manifest, _)) if manifest.table != self.name => Err(StoreError::OfAnother {
                 dir: self.files.dir.clone(),
@@ -158,7 +158,7 @@ impl Table {
         }
     }
 
-    /// Whether there is a version of it, and nobody dropped it.
+    /// Returns whether it has a version and was not dropped.
     pub(crate) fn exists(&self) -> Result<bool, StoreError> {
         if self.version_numbers()?.is_empty() {
             return Ok(false);
@@ -170,7 +170,7 @@ impl Table {
         }
     }
 
-    /// The pointer as it is now; [`Pointer::unset`] before the first swap.
+    /// Returns the current pointer; [`Pointer::unset`] before the first swap.
     pub fn pointer(&self) -> Result<Pointer, StoreError> {
         match self.read_pointer()? {
             Some(pointer) if pointer.dropped => Err(self.no_table()),
@@ -179,7 +179,7 @@ impl Table {
         }
     }
 
-    /// `None`: there is none yet.
+    /// Returns `None` if there is no pointer yet.
     pub(crate) fn read_pointer(&self) -> Result<Option<Pointer>, StoreError> {
         match self.store.pointers() {
             Some(pointers) => pointers.read(&self.name),
@@ -187,13 +187,13 @@ impl Table {
         }
     }
 
-    /// Has the next questions asked of the store itself: in object storage answers may otherwise be
-    /// a second old, and older than what another handle of this process has done.
+    /// Makes the next reads bypass caches of the store's state. In object storage, answers may
+    /// otherwise be a second old, and older than a change by another handle of this process.
     pub fn look_again(&self) {
         self.disk().look_again(&self.files.dir);
     }
 
-    /// The version that serves; [`StoreError::NothingServes`] before the first swap.
+    /// Returns the serving version; [`StoreError::NothingServes`] before the first swap.
     pub fn serving(&self) -> Result<u64, StoreError> {
         let nothing = || StoreError::NothingServes {
             table: self.name.clone(),
@@ -201,7 +201,7 @@ impl Table {
         self.pointer()?.serving.ok_or_else(nothing)
     }
 
-    /// The numbers of all versions, rising.
+    /// Returns the numbers of all versions, in rising order.
     pub fn version_numbers(&self) -> Result<Vec<u64>, StoreError> {
         let dir = self.files.versions();
         let names = match self.disk().list(&dir) {
@@ -216,7 +216,8 @@ impl Table {
         Ok(versions)
     }
 
-    /// All versions, rising. One with a damaged manifest is listed with its problem.
+    /// Returns all versions, in rising order. One with a damaged manifest is listed with its
+    /// problem.
     pub fn versions(&self) -> Result<Vec<VersionInfo>, StoreError> {
         let pointer = self.pointer()?;
         let numbers = self.version_numbers()?;
@@ -234,12 +235,12 @@ impl Table {
         Ok(list)
     }
 
-    /// A version's manifest, checked.
+    /// Returns a version's manifest, checked.
     pub fn manifest(&self, version: u64) -> Result<Manifest, StoreError> {
         self.manifest_and_sum(version).map(|(manifest, _)| manifest)
     }
 
-    /// A manifest with the checksum that tells it from any other.
+    /// Returns a manifest with the checksum that identifies it.
     pub(crate) fn manifest_and_sum(&self, version: u64) -> Result<(Manifest, u64), StoreError> {
         let path = self.files.manifest(version);
         let bytes = match self.disk().read(&path) {
@@ -267,16 +268,16 @@ impl Table {
     }
 
     /// Opens a version for reading, with the partitions that the store holds. It stays readable
-    /// until the last handle is dropped, whatever becomes of its files' names.
+    /// until the last handle is dropped, even if its files are unlinked.
     pub fn open_version(&self, version: u64) -> Result<Arc<Version>, ReadError> {
         let read = self.manifest_and_sum(version)?;
         let held = self.store.held(&read.0);
         self.open_read(read, &held, &[])
     }
 
-    /// [`Table::open_version`] with other partitions than the store's, sharing the runs that
-    /// `known`, versions of this table, have open: the same version with other partitions among
-    /// them. Of partitions that are not held no file is touched.
+    /// Does [`Table::open_version`] with other partitions than the store's. Shares the runs that
+    /// `known`, open versions of this table, have open; these may include the same version with
+    /// other partitions. Touches no file of partitions that are not held.
     pub fn open_partitions(
         &self,
         version: u64,
@@ -286,7 +287,7 @@ impl Table {
         self.open_read(self.manifest_and_sum(version)?, held, known)
     }
 
-    /// The same version as one that is open, with other partitions.
+    /// Opens the same version as an open one, with other partitions.
     pub(crate) fn open_again(
         &self,
         open: &Version,
@@ -295,7 +296,7 @@ impl Table {
         self.open_read(open.manifest_and_sum(), held, &[open])
     }
 
-    /// [`Table::open_partitions`] of the version whose manifest and its sum are these.
+    /// Does [`Table::open_partitions`] for a version whose manifest and checksum are given.
     pub(crate) fn open_read(
         &self,
         (manifest, sum): (Manifest, u64),
@@ -306,11 +307,11 @@ impl Table {
         Version::open(store, files, manifest, sum, held, known).map(Arc::new)
     }
 
-    /// Lets `version` serve. Before the pointer moves, the version's manifest is checked and all
-    /// its files are found with their right lengths. After an error of the pointer's own write
-    /// either version may serve, after [`StoreError::NotSynced`] the new one does until a power
-    /// cut; after success it does for good. The pointer is written as well when the version serves
-    /// already: the swap before may have ended with that error.
+    /// Makes `version` the serving one. Before the pointer moves, this checks the version's
+    /// manifest, and that all its files exist with their lengths. After success, the new version
+    /// serves permanently. After [`StoreError::NotSynced`] it serves, but a power cut may undo it.
+    /// After another error of the pointer's write, either version may serve. The pointer is written
+    /// even if the version serves already, because the swap before may have ended with that error.
     pub fn swap(&self, version: u64) -> Result<SwapReport, StoreError> {
         let swapped = self.swap_unnoted(version)?;
         if swapped.from != Some(swapped.to) {
@@ -319,7 +320,7 @@ impl Table {
         Ok(swapped)
     }
 
-    /// The same without an entry in the history.
+    /// Does [`Table::swap`] without an entry in the history.
     pub(crate) fn swap_unnoted(&self, version: u64) -> Result<SwapReport, StoreError> {
         if let Some(pointers) = self.store.pointers() {
             self.check_complete(version)?;
@@ -329,8 +330,8 @@ impl Table {
         self.swap_locked(version, usize::MAX)
     }
 
-    /// Lets `version` serve, and takes out of the history what [`Table::retain`] of `keep` would
-    /// remove then. REQUIRES the pointer lock.
+    /// Makes `version` the serving one and removes from the pointer's history the versions that
+    /// [`Table::retain`] of `keep` would remove then. REQUIRES the pointer lock.
     pub(crate) fn swap_locked(&self, version: u64, keep: usize) -> Result<SwapReport, StoreError> {
         let pointer = self.pointer()?;
         self.check_complete(version)?;
@@ -346,15 +347,15 @@ impl Table {
         })
     }
 
-    /// Lets the version serve that served before; see [`Pointer::history`]. Same guarantees as
-    /// [`Table::swap`]. Within a minute of another rollback it is refused: two people who see the
-    /// same fault mean to go back once.
+    /// Restores the version that served before; see [`Pointer::history`]. Same guarantees as
+    /// [`Table::swap`]. Refused within a minute of another rollback: two people who see the same
+    /// fault want to go back only once.
     pub fn rollback(&self) -> Result<SwapReport, StoreError> {
         self.roll_back(None)
     }
 
-    /// [`Table::rollback`] if version `from` serves, at any time; nothing is changed if another
-    /// one does.
+    /// Does [`Table::rollback`] at any time, if version `from` serves. If another one serves,
+    /// nothing changes.
     pub fn rollback_from(&self, from: u64) -> Result<SwapReport, StoreError> {
         self.roll_back(Some(from))
     }
@@ -402,7 +403,7 @@ impl Table {
         })
     }
 
-    /// [`Table::replace_locked`] where a cluster's catalog says what serves.
+    /// Does [`Table::replace_locked`] if a cluster's catalog names the serving version.
     pub(crate) fn replace_in_catalog(&self, from: u64, to: u64) -> Result<bool, StoreError> {
         let Some(pointers) = self.store.pointers() else {
             return Ok(false);
@@ -415,9 +416,9 @@ impl Table {
         Ok(true)
     }
 
-    /// Lets `to` serve in the place of `from`, if that serves still; returns whether. The versions
-    /// to roll back to stay what they were. Same guarantees as [`Table::swap`]. REQUIRES the
-    /// pointer lock.
+    /// Makes `to` the serving version in the place of `from`, if `from` still serves; returns
+    /// whether it did. The versions to roll back to stay the same. Same guarantees as
+    /// [`Table::swap`]. REQUIRES the pointer lock.
     pub(crate) fn replace_locked(&self, from: u64, to: u64) -> Result<bool, StoreError> {
         let pointer = self.pointer()?;
         if pointer.serving != Some(from) {
@@ -460,7 +461,7 @@ impl Table {
         }
     }
 
-    /// Whether every file of a version that is to be here is there with its right length.
+    /// Checks that every file of a version that this store is to have exists with its length.
     pub fn check_complete(&self, version: u64) -> Result<Manifest, StoreError> {
         let manifest = self.manifest(version)?;
         match check_files(
@@ -520,8 +521,7 @@ pub fn check_not_just_rolled_back(
     }
 }
 
-/// Whether all files that a manifest names for the partitions `held` are there with the lengths
-/// that it gives.
+/// Checks that all files that a manifest names for the partitions `held` exist with their lengths.
 pub(crate) fn check_files(
     disk: &dyn Disk,
     files: &TableFiles,

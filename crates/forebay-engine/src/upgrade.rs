@@ -1,13 +1,14 @@
-//! Documents of older formats, made ones of the next format.
+//! Converts documents of older formats to the next format.
 //!
-//! Format 1 of both kinds of manifest named partitions by their places and gave only where they
-//! begin. Format 2 of a live table's manifest did not say how far a partition has come.
+//! Format 1 of both kinds of manifest named partitions by their positions and gave only their
+//! beginnings. Format 2 of a live table's manifest did not contain the progress of a partition.
 
 use serde_json::{Value, json};
 
 use crate::partition::FIRST_EPOCH;
 
-/// A version's manifest: its partitions get their places as ids, and end where the next ones begin.
+/// Upgrades a version's manifest: each partition gets its position as id, and ends where the next
+/// one begins.
 pub(crate) fn name_partitions(manifest: &mut Value) -> Option<()> {
     let partitions = manifest.get_mut("partitions")?.as_array_mut()?;
     let lowers: Option<Vec<Value>> = partitions
@@ -22,12 +23,12 @@ pub(crate) fn name_partitions(manifest: &mut Value) -> Option<()> {
     Some(())
 }
 
-/// A version's manifest of format 2: it counts nothing of its columns but nulls.
+/// Upgrades a version's manifest of format 2, which counts only the nulls of its columns.
 pub(crate) fn as_it_is(_: &mut Value) -> Option<()> {
     Some(())
 }
 
-/// A live table's manifest: what its options said of its partitions, and the lists of their runs,
+/// Upgrades a live table's manifest: the partitions in its options and the lists of their runs
 /// become one list.
 pub(crate) fn name_live_partitions(manifest: &mut Value) -> Option<()> {
     let options = manifest.get_mut("options")?.as_object_mut()?;
@@ -44,8 +45,8 @@ pub(crate) fn name_live_partitions(manifest: &mut Value) -> Option<()> {
     Some(())
 }
 
-/// A live table's manifest of format 2: its partitions are in their first epoch, and none of them
-/// was replicated.
+/// Upgrades a live table's manifest of format 2: its partitions are in their first epoch, and none
+/// of them was replicated.
 pub(crate) fn number_live_partitions(manifest: &mut Value) -> Option<()> {
     for partition in manifest.get_mut("partitions")?.as_array_mut()? {
         let partition = partition.as_object_mut()?;

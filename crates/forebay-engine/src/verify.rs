@@ -1,4 +1,4 @@
-//! Reading a whole version back.
+//! Verifies a version by reading all of it.
 
 use std::sync::Arc;
 
@@ -20,46 +20,45 @@ use crate::route::Router;
 use crate::table::Table;
 use crate::version::open_run;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug)]
 pub struct VerifyReport {
     pub version: u64,
-    /// Runs that were looked at, sound or not.
+    /// Runs that were read, sound or not.
     pub runs: usize,
-    /// The rows that readers find in sound partitions, whatever their expiry. Those of several runs
-    /// are counted as they compose, and their content is that of whole records.
+    /// The rows that readers find in sound partitions, expired ones included. Several runs are
+    /// composed before they are counted, and the content is that of the composed records.
     pub totals: Totals,
-    /// What sound partitions hold, each by itself.
+    /// The counts of each sound partition.
     pub partitions: Vec<PartitionProof>,
-    /// One for each run that is not sound. The version is sound when there is none.
+    /// One error for each damaged run. The version is sound if there is none.
     pub problems: Vec<ReadError>,
-    /// The runs that are not sound.
+    /// The damaged runs.
     pub damaged: Vec<RunId>,
 }
 
-/// What a partition was found to hold when all of it was read back from this store's files.
+/// The contents of a partition that was read completely from this store's files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionProof {
     pub id: PartitionId,
-    /// The rows that readers find, whatever their expiry: several runs are composed.
+    /// The rows that readers find, expired ones included: several runs are composed.
     pub rows: u64,
-    /// Of those rows.
+    /// The content of those rows.
     pub content: ContentSum,
-    /// The records of all its runs, and their content, each run by itself: what a manifest says of
-    /// a partition.
+    /// The records of all its runs, and their content, each run by itself, as in a manifest.
     pub records: u64,
     pub records_content: ContentSum,
-    /// When they were read, in milliseconds since 1970-01-01 UTC.
+    /// The time of the read, in milliseconds since 1970-01-01 UTC.
     pub read_unix_ms: u64,
 }
 
 impl Table {
-    /// Reads every run of a version that is to be here from its device and checks everything about
-    /// it: that it is the file that the manifest describes, every checksum, that records rise and
-    /// lie where look-ups search, that keys belong to their partition, and counts and content. A
-    /// damaged run does not end it. `advance` is told of the pages read, of which there are
-    /// [`pages`](crate::Manifest::pages).
+    /// Reads every run of a version that this store is to have from its device and checks it. Each
+    /// run must be the file that the manifest describes. The checks cover every checksum, that
+    /// records rise and are found by look-ups, that keys belong to their partition, and counts and
+    /// content. A damaged run does not stop the verification. `advance` receives the number of
+    /// pages read, out of [`pages`](crate::Manifest::pages).
     pub fn verify(
         &self,
         version: u64,
@@ -71,9 +70,9 @@ impl Table {
         Ok(self.verify_some(&manifest, &wanted, true, advance))
     }
 
-    /// [`Table::verify`] of a version that need not be committed, and of those of its partitions
-    /// that are `wanted`. Not `uncached`, what is in memory is not read from the device again, and
-    /// stays.
+    /// Does [`Table::verify`] for a version that need not be committed, and for its `wanted`
+    /// partitions. Without `uncached`, pages in memory are not read from the device again, and stay
+    /// in memory.
     pub(crate) fn verify_some(
         &self,
         manifest: &Manifest,
@@ -140,7 +139,7 @@ impl Table {
     }
 }
 
-/// Whether the records of several runs, each sound, go together; counts the rows that they make.
+/// Checks that the records of several sound runs compose, and counts the resulting rows.
 fn check_together(
     manifest: &Manifest,
     partition: usize,
@@ -166,7 +165,7 @@ fn check_together(
     }
 }
 
-/// What the runs of a partition hold once they are merged.
+/// Returns the totals of a partition's runs after a merge.
 fn sum_of(manifest: &Manifest, runs: &[Arc<Run>]) -> Result<Totals, RunError> {
     let mut merged = merged(manifest, runs, NOTHING_EXPIRED);
     let mut totals = Totals::default();
@@ -194,7 +193,7 @@ fn check_run(
         source,
     };
     run.verify(advance).map_err(explain)?;
-    // Records rise, so that all keys belong here when the first and the last one do.
+    // Records rise, so if the first and the last key belong to the partition, all keys do.
     for direction in [Direction::Forward, Direction::Backward] {
         let mut scan = run.scan(ScanRange::all(), direction);
         if scan.advance().map_err(explain)?

@@ -1,7 +1,7 @@
-//! An open version: every run of it, ready for look-ups.
+//! An open version: all of its runs, ready for look-ups.
 //!
-//! A version never changes. Whoever holds it reads on, even when it no longer serves and its files
-//! are unlinked; the last handle closes it.
+//! A version never changes. A holder can keep reading after another version serves and the files
+//! are unlinked. The last handle closes it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,7 +13,6 @@ use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::run::Run;
 use forebay_run::{FoundRecord, Lookup as RunLookup, Order, RunError};
 
-use crate::described::RunDescription;
 use crate::error::{ReadError, StoreError};
 use crate::key_text::show_key;
 use crate::layout::{TableFiles, run_of};
@@ -22,23 +21,24 @@ use crate::name::{RunId, TableName};
 use crate::partition::{Bounds, OpenPartitions, PartitionRange};
 use crate::reads::{PartReads, PartitionReads};
 use crate::route::{Route, Router};
+use crate::run_description::RunDescription;
 use crate::store::Store;
 use forebay_io::{Clock, Disk};
 use parking_lot::Mutex;
 
-/// A value: borrowed from the mapped file where it lies there in one piece.
+/// A value, borrowed from the mapped file if it is contiguous there.
 pub type Value<'a> = Cow<'a, [u8]>;
 
-/// The answer of a look-up that must not wait for the device.
+/// The result of a look-up that must not wait for the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup<'a> {
     Found(Value<'a>),
     Absent,
-    /// Not known without reading the device: ask the waiting form, from a thread that may wait.
+    /// The device must be read: use the waiting form, on a thread that may wait.
     NotResident,
 }
 
-/// See the module's text.
+/// An open version of a batch table.
 #[derive(Debug)]
 pub struct Version {
     manifest: Manifest,
@@ -47,13 +47,13 @@ pub struct Version {
     held: OpenPartitions,
     pub(crate) router: Router,
     pub(crate) parts: Vec<VersionPart>,
-    /// Tells what has expired.
+    /// The clock that decides which records have expired.
     clock: Arc<dyn Clock>,
-    /// Runs in which a reader met damage.
+    /// Runs in which a reader found damage.
     damaged: Mutex<BTreeSet<RunId>>,
 }
 
-/// A partition: its open runs, oldest first, none where it is not held.
+/// The open runs of a partition, oldest first; none if it is not held.
 #[derive(Debug)]
 pub(crate) struct VersionPart {
     pub runs: Box<[Arc<Run>]>,
@@ -61,9 +61,9 @@ pub(crate) struct VersionPart {
 }
 
 impl Version {
-    /// Opens every run of the partitions `held`: their footers and indexes are read and compared
-    /// with the manifest, no page is. Runs that one of `known`, versions of the same table, has
-    /// open are shared with it, with what is known of their pages.
+    /// Opens every run of the partitions `held`. Reads their footers and indexes and compares them
+    /// with the manifest, but reads no page. Shares runs that one of `known`, versions of the same
+    /// table, has open, and their page states.
     pub(crate) fn open(
         store: &Store,
         files: &TableFiles,
@@ -107,14 +107,14 @@ impl Version {
         })
     }
 
-    /// The open run that this of a partition stands for, if the version has it there.
+    /// Returns the open run of this reference, if the version has it in this partition.
     fn shared(&self, partition: usize, reference: &RunRef) -> Option<Arc<Run>> {
         let named = &self.manifest.partitions.get(partition)?.runs;
         let place = named.iter().position(|named| named == reference)?;
         self.parts[partition].runs.get(place).map(Arc::clone)
     }
 
-    /// The moment that decides what has expired.
+    /// Returns the time that decides which records have expired.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.unix_ms()
     }
@@ -135,7 +135,7 @@ impl Version {
         self.manifest.version
     }
 
-    /// The partitions that are open, in the table's order.
+    /// Returns the open partitions, in the table's order.
     pub fn partitions(&self) -> Vec<PartitionRange> {
         let open = self.manifest.held(&self.held);
         let range = |(place, bounds): (usize, &Bounds)| PartitionRange {
@@ -145,15 +145,15 @@ impl Version {
         open.map(range).collect()
     }
 
-    /// How often each partition that is open was looked up, in the table's order. Walks are not in
-    /// it, and neither is what other processes read.
+    /// Returns the number of look-ups of each open partition, in the table's order. Walks, and
+    /// reads of other processes, are not counted.
     pub fn reads(&self) -> Vec<PartitionReads> {
         let open = self.manifest.held(&self.held);
         let reported = open.map(|(place, bounds)| self.parts[place].reads.reported(bounds));
         reported.collect()
     }
 
-    /// Computes the hash64 of this table's keys.
+    /// Returns the hasher of this table's keys.
     pub fn hasher(&self) -> &KeyHasher {
         self.router.hasher()
     }
@@ -162,14 +162,14 @@ impl Version {
         self.manifest.order
     }
 
-    /// Whether it is the version of that manifest, and sum, with the partitions `held`.
+    /// Returns whether it is the version of that manifest and checksum, with the partitions `held`.
     pub(crate) fn is_same(&self, (manifest, sum): &(Manifest, u64), held: &OpenPartitions) -> bool {
         let is_manifest =
             self.manifest.version == manifest.version && self.sum == *sum && *sum != 0;
         is_manifest && self.has_just(held)
     }
 
-    /// Whether the partitions `held` are open, and no others.
+    /// Returns whether exactly the partitions `held` are open.
     pub(crate) fn has_just(&self, held: &OpenPartitions) -> bool {
         let mut ids = self
             .manifest
@@ -179,21 +179,20 @@ impl Version {
         self.held == *held || ids.all(|id| self.held.holds(id) == held.holds(id))
     }
 
-    /// The length of the files that are open.
+    /// Returns the length of the open files.
     pub(crate) fn file_bytes(&self) -> u64 {
         let runs = self.manifest.runs_held(&self.held);
         let bytes = runs.flat_map(|run| [run.summary.file_bytes, run.summary.ext_bytes]);
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// The value of a key. Waits for the device when it must.
+    /// Returns the value of a key. Waits for the device if it must.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>, ReadError> {
         self.get_at(self.route(key)?, key)
     }
 
-    /// The place in the manifest of the partition that a key lies in; `None` where that is not
-    /// open.
+    /// Returns the index in the manifest of a key's partition; `None` if it is not open.
     pub fn partition_of(&self, key: &[u8]) -> Option<usize> {
         self.router.partition(self.router.hash(key), key)
     }
@@ -242,7 +241,7 @@ impl Version {
         Ok(value)
     }
 
-    /// The value of a key, without waiting for the device.
+    /// Returns the value of a key, without waiting for the device.
     #[inline]
     pub fn try_get(&self, key: &[u8]) -> Result<Lookup<'_>, ReadError> {
         self.try_get_at(self.route(key)?, key)
@@ -263,14 +262,14 @@ impl Version {
         match &found {
             Lookup::Found(value) => part.reads.count(value.len()),
             Lookup::Absent => part.reads.count(0),
-            // It is asked for again, from a thread that may wait.
+            // The caller asks again, from a thread that may wait.
             Lookup::NotResident => {}
         }
         Ok(found)
     }
 
-    /// When a key that is there expires, in milliseconds since 1970-01-01 UTC; `u64::MAX` is never.
-    /// `None`: the key is not there. Waits for the device when it must.
+    /// Returns the expiry time of a key, in milliseconds since 1970-01-01 UTC; `u64::MAX` is never.
+    /// `None` if the key is missing. Waits for the device if it must.
     pub fn expires_ms(&self, key: &[u8]) -> Result<Option<u64>, ReadError> {
         let Route {
             hash, partition, ..
@@ -286,14 +285,14 @@ impl Version {
             .filter(|expires_ms| self.now_ms() < *expires_ms))
     }
 
-    /// Whether the key is there. Waits for the device when it must.
+    /// Returns whether the key exists. Waits for the device if it must.
     #[inline]
     pub fn exists(&self, key: &[u8]) -> Result<bool, ReadError> {
         self.get(key).map(|value| value.is_some())
     }
 
-    /// Looks up many keys, overlapping their waits for memory, over all partitions together; calls
-    /// `answer` for each, in order. The first error ends it.
+    /// Looks up many keys of all partitions together, so that their waits for memory overlap. Calls
+    /// `answer` for each, in order. Stops at the first error.
     pub fn get_many<'a, K: AsRef<[u8]>>(
         &'a self,
         keys: &[K],
@@ -304,7 +303,7 @@ impl Version {
         })
     }
 
-    /// [`Version::get_many`] that never waits for the device.
+    /// Does [`Version::get_many`] without ever waiting for the device.
     pub fn try_get_many<'a, K: AsRef<[u8]>>(
         &'a self,
         keys: &[K],
@@ -316,14 +315,14 @@ impl Version {
         })
     }
 
-    /// Bytes held in memory beside the mapped files.
+    /// Returns the memory in bytes in addition to the mapped files.
     pub fn memory_bytes(&self) -> usize {
         self.runs().map(|run| run.memory_bytes()).sum()
     }
 
-    /// Takes note of pages that the system has dropped from memory, so that [`Version::try_get`]
-    /// does not touch them; returns how many. About a millisecond a gigabyte: for a background
-    /// thread, every second or so.
+    /// Marks pages that the system has dropped from memory, so that [`Version::try_get`] does not
+    /// touch them; returns their number. Takes about a millisecond per gigabyte: call it from a
+    /// background thread, every second or so.
     pub fn forget_evicted(&self) -> usize {
         self.runs().map(|run| run.forget_evicted()).sum()
     }
@@ -332,8 +331,8 @@ impl Version {
         self.parts.iter().flat_map(|part| part.runs.iter())
     }
 
-    /// What several runs make of a key together: operations from the newest run back, until one
-    /// settles it. Runs whose filters deny the key are passed over.
+    /// Composes the operations of several runs on a key, from the newest run back, until one is
+    /// final. Skips runs whose filters exclude the key.
     #[inline(never)]
     fn resolve<'a>(
         &self,
@@ -412,7 +411,7 @@ impl Version {
             .map_err(|error| refused(error.to_string()))
     }
 
-    /// The runs in which readers met damage since the version was opened.
+    /// Returns the runs in which readers found damage since the version was opened.
     pub fn damaged(&self) -> Vec<RunId> {
         self.damaged.lock().iter().cloned().collect()
     }
@@ -437,7 +436,7 @@ fn found_or_absent(value: Option<Value<'_>>) -> Lookup<'_> {
     value.map_or(Lookup::Absent, Lookup::Found)
 }
 
-/// Opens a run and compares it with what the manifest says of it; `uncached`: so that its pages are
+/// Opens a run and compares it with its description in the manifest. With `uncached`, its pages are
 /// read from the device.
 pub(crate) fn open_run(
     disk: &Arc<dyn Disk>,

@@ -1,5 +1,4 @@
-//! Walking records over partitions, either way: what scans of versions and of live tables have in
-//! common.
+//! Walks records over partitions, in either direction, for versions and live tables.
 
 use std::ops::Range;
 
@@ -10,19 +9,19 @@ use forebay_run::scan::{Cursor, Direction, ScanRange};
 
 use crate::route::Router;
 
-/// A walk; where the records of a partition come from is told to [`Walk::advance`]. What had
-/// expired when it was begun is left out.
+/// A walk over records. [`Walk::advance`] receives the source of a partition's records. Records
+/// that had expired when the walk began are omitted.
 pub(crate) struct Walk<C> {
     pub range: ScanRange,
     direction: Direction,
-    /// The router's segments still to come.
+    /// The router's remaining segments.
     segments: Range<usize>,
     current: Option<PartWalk<C>>,
-    /// How many records may still come.
+    /// The most records that the walk may still return.
     left: u64,
-    /// The moment that the walk sees.
+    /// The time at which the walk reads.
     now_ms: u64,
-    /// Where each segment has one of its own, those; else empty.
+    /// The time of each segment, if the segments have their own; else empty.
     moments: Vec<u64>,
 }
 
@@ -45,7 +44,7 @@ impl<C: Cursor> Walk<C> {
         }
     }
 
-    /// Has each of the router's segments seen at a moment of its own.
+    /// Sets a separate time for each of the router's segments.
     pub fn at_moments(&mut self, moments: Vec<u64>) {
         self.moments = moments;
     }
@@ -55,8 +54,9 @@ impl<C: Cursor> Walk<C> {
         self.left = records;
     }
 
-    /// Moves to the next record; `false` when there is none. `enter` gives cursors over all sources
-    /// of a segment's partition, oldest first, whose operations compose by the kind; none of a gap.
+    /// Moves to the next record; `false` when there is none. `enter` returns cursors over all
+    /// sources of a segment's partition, oldest first, whose operations compose by the kind; none
+    /// for a gap.
     #[inline]
     pub fn advance(
         &mut self,
@@ -84,7 +84,7 @@ impl<C: Cursor> Walk<C> {
         Ok(false)
     }
 
-    /// Goes on with the next partition's records, if there is one.
+    /// Continues with the next partition's records, if there is one.
     #[cold]
     #[inline(never)]
     fn enter_next(&mut self, enter: impl Fn(usize, &ScanRange, Direction) -> (Vec<C>, DeltaKind)) {
@@ -104,7 +104,7 @@ impl<C: Cursor> Walk<C> {
         }
     }
 
-    /// Ends the walk, as nobody knows where the cursors stand.
+    /// Ends the walk, because the positions of the cursors are unknown.
     #[cold]
     fn fail(&mut self, error: RunError) -> RunError {
         self.left = 0;
@@ -129,7 +129,7 @@ impl<C: Cursor> Walk<C> {
         }
     }
 
-    /// The record's value and when it expires.
+    /// Returns the record's value and its expiry time.
     #[inline]
     pub fn value(&self) -> Option<(&[u8], u64)> {
         self.current.as_ref().and_then(PartWalk::value)

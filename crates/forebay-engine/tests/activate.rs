@@ -1,4 +1,4 @@
-//! Versions opened ahead, and tables that come to serve others, or go, at one moment.
+//! Versions opened ahead, and tables that switch versions, or are dropped, in one step.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ fn to_version(store: &Store, table: &str, version: u64) -> (forebay_engine::Tabl
     (name(table), Next::Serve(pointer.swapped(version)))
 }
 
-/// What serves of each table.
+/// Returns the serving version of each table.
 fn seen(serving: &Serving) -> Vec<Option<u64>> {
     let tables = serving.load();
     let version = |table: &&str| {
@@ -56,7 +56,7 @@ fn seen(serving: &Serving) -> Vec<Option<u64>> {
     TABLES.iter().map(version).collect()
 }
 
-/// What the pointers of a store found on a disk name.
+/// Returns the versions that the pointers of a store on a disk name.
 fn pointed(disk: &SimDisk) -> Vec<Option<u64>> {
     let store = store_at(disk, &common::clock());
     let pointer = |table: &&str| store.table(&name(table)).ok()?.pointer().ok()?.serving;
@@ -87,7 +87,7 @@ fn what_is_opened_ahead_is_found_by_its_number_and_serves_without_opening() {
     assert!(serving.open_ahead(&name("t"), 9).is_err());
     assert!(serving.open_ahead(&name("nobody"), 1).is_err());
     assert_eq!(serving.states().tables[0].1.ahead, Some(3));
-    // Its files change: nothing looks at them.
+    // Its files change: nothing reads them.
     for run in disk.list(&root().join("tables/t/runs")).unwrap() {
         let run = root().join("tables/t/runs").join(run);
         disk.tamper(&run, |bytes| bytes.truncate(9));
@@ -120,7 +120,7 @@ fn readers_see_all_tables_change_at_one_moment() {
         }
         self::table(&store, table).swap(1).unwrap();
     }
-    // Its thread looks at the pointers all the time, between their writing too.
+    // Its thread reads the pointers all the time, also between their writes.
     let serving = Serving::open(store.clone(), Duration::from_micros(100)).unwrap();
     let over = TestOver::default();
     std::thread::scope(|scope| {
@@ -247,7 +247,8 @@ fn whatever_fails_all_tables_change_or_none_and_pointers_follow() {
             if fault == Fault::Dead || now == old {
                 continue;
             }
-            // What was not written is, once it can be, and nothing goes back meanwhile.
+            // A pointer that could not be written is written once it can be, and no version goes
+            // back meanwhile.
             owed += u64::from(matches!(outcome, Err(ActivateError::NotWritten { .. })));
             serving.refresh();
             assert_eq!(seen(&serving), new, "{words}");
@@ -308,7 +309,7 @@ fn what_is_ahead_is_not_removed_and_follows_what_is_held() {
     let store = store_at(&disk, &common::clock()).holding(ids.clone());
     let serving = Serving::manual(store.clone());
     let table = table(&store, "t");
-    // 1 is older than what served before.
+    // Version 1 is older than the one that served before.
     for _ in 0..2 {
         push(&store, "t", Order::Hashed, &rows(1, 40), 2).unwrap();
     }

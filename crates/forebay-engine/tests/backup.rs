@@ -1,4 +1,4 @@
-//! Backups of both kinds of tables: made, kept, restored, with every call failing.
+//! Backups of both kinds of tables: making, retention and restore, with every call failing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -89,7 +89,7 @@ fn both_kinds_of_tables_come_back() {
     fill(&disk, 1, 30);
     let report = back_up(&disk, None).unwrap();
     assert!(report.copied_bytes > 0 && report.reused_bytes == 0);
-    // What nothing changed is copied once.
+    // Unchanged files are copied once.
     let again = back_up(&disk, None).unwrap();
     assert_eq!(
         (again.copied_bytes, again.reused_bytes),
@@ -104,7 +104,7 @@ fn both_kinds_of_tables_come_back() {
     let live = to.live_table(&name("live"), &budget()).unwrap();
     assert_eq!(count(&live), 30);
     drop(live);
-    // Once more: the version is there, and the live table is not touched.
+    // A second time: the version exists, and the live table is not touched.
     let refused = restore(&newest(&disk), &to).unwrap_err();
     assert!(
         matches!(
@@ -227,7 +227,7 @@ fn a_file_that_sorts_behind_every_backup_keeps_none_from_being_made() {
     assert!(place.backup(Some(&first)).is_ok());
 }
 
-/// A sound file in another one's place, of the same length or not.
+/// A sound file in the place of another, of the same length or not.
 #[test]
 fn a_run_in_the_place_of_another_is_no_part_of_the_backup() {
     for table in ["live", "batch"] {
@@ -276,7 +276,7 @@ fn a_backup_that_cannot_be_read_blocks_no_other() {
     let path = format!("/b/backups/{damaged}.json");
     disk.tamper(Path::new(&path), |bytes| bytes.truncate(5));
     let third = back_up(&disk, Some(1)).unwrap();
-    // Nothing is removed that it may need.
+    // No file that it may need is removed.
     assert_eq!((third.damaged, third.removed.len()), (vec![damaged], 0));
     let place = place_on(&disk).unwrap();
     let earlier = place.backup(Some(&first.document.name)).unwrap();
@@ -324,7 +324,7 @@ fn whichever_call_fails_there_is_a_whole_backup_or_none() {
             1 => assert_eq!((count(&live), made.is_err()), (20, true), "call {nth}"),
             _ => assert_eq!(count(&live), 40, "call {nth}"),
         }
-        // The next one is whole, and leaves nothing of this one.
+        // The next one is complete, and leaves no files of this one.
         let next = back_up(&disk, Some(1)).unwrap();
         assert_eq!(
             place_on(&disk).unwrap().names().unwrap(),

@@ -1,7 +1,7 @@
-//! Keys that share a whole hash64, through everything that goes by hash.
+//! Keys that share a whole hash64, through all code that uses hashes.
 //!
-//! XXH3 of eight bytes is a bijection, so it can be undone: of the 16,384 keys whose hashes agree
-//! in the upper 50 bits, several fall into one slot each.
+//! XXH3 of eight bytes is a bijection, so it can be inverted. Of the 16,384 keys whose hashes agree
+//! in the upper 50 bits, several have the same slot.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MULTIPLIER: u64 = 0x9FB2_1C65_1E98_DF25;
 
-/// What XXH3 mixes into the hash `hash` of an eight-byte input.
+/// Inverts the mixing of XXH3 for the hash `hash` of an eight-byte input.
 fn unmix(hash: u64) -> u64 {
     // By Newton's method: each step doubles the bits that are right.
     let inverse = (0..6).fold(MULTIPLIER, |x, _| {
@@ -29,7 +29,7 @@ fn unmix(hash: u64) -> u64 {
     (0..63).fold(h, |h, _| h ^ h.rotate_left(49) ^ h.rotate_left(24))
 }
 
-/// The eight bytes with that XXH3.
+/// Returns the eight bytes with that XXH3.
 fn key_of(hash: u64) -> [u8; 8] {
     let known = *b"8 bytes.";
     let word = |key: [u8; 8]| u64::from_le_bytes(key).rotate_left(32);
@@ -37,7 +37,7 @@ fn key_of(hash: u64) -> [u8; 8] {
     (unmix(hash) ^ flip).rotate_left(32).to_le_bytes()
 }
 
-/// Keys of table "t" in groups of three and more of one hash64.
+/// Returns keys of table "t" in groups of three and more with one hash64.
 fn colliding() -> Vec<Vec<u8>> {
     let hasher = KeyHasher::new(b"t:");
     let mut keys = Vec::new();

@@ -1,5 +1,5 @@
-//! Errors, a full disk, the death of the process and power cuts at every single I/O call of what
-//! changes a table: afterwards the table is as before or as intended, and the next push cleans up.
+//! Errors, a full disk, crashes and power cuts at every I/O call of each change of a table.
+//! Afterwards the table is as before or as intended, and the next push cleans up.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -25,8 +25,8 @@ fn base() -> SimDisk {
     disk
 }
 
-/// Fails `change` at each of its calls in each way, and hands every disk that may be found
-/// afterwards to `check`, along with whether `change` had said that it was done.
+/// Fails `change` at each of its calls in each way. Passes every disk that may be found afterwards
+/// to `check`, with whether `change` returned success.
 fn at_every_call(
     change: impl Fn(&Store) -> Result<(), String>,
     check: impl Fn(&Option<View>, bool, &str),
@@ -86,7 +86,7 @@ fn text<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<(), String> {
     result.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// For changes that happen in one moment.
+/// Checks a change that happens in one step.
 fn old_or_new(change: impl Fn(&Store) -> Result<(), String>) {
     let old = view(&store_on(&base(), 2), TABLE);
     let disk = base();
@@ -135,7 +135,7 @@ fn push_by_tasks(store: &Store) -> Result<(), String> {
 #[test]
 fn a_push_by_tasks_is_visible_whole_or_not_at_all() {
     old_or_new(push_by_tasks);
-    // Without a fault nothing stays that the version does not name.
+    // Without a fault, no file stays that the version does not name.
     let disk = base();
     push_by_tasks(&store_on(&disk, 2)).unwrap();
     let store = store_on(&disk, 3);
@@ -162,8 +162,8 @@ fn a_drop_happens_or_does_not() {
     old_or_new(|store| text(store.drop_table(&name(TABLE))));
 }
 
-/// Fails `change` at each of its calls. Where it took effect and fails nevertheless, its words have
-/// to say so, and `again` makes sure of it. Returns those words, each once.
+/// Fails `change` at each of its calls. If it took effect and returns an error, the error text has
+/// to say so, and `again` makes it durable. Returns those texts, each once.
 fn what_took_effect(
     change: impl Fn(&Store) -> Result<(), StoreError>,
     again: impl Fn(&Store) -> Result<(), StoreError>,
@@ -236,7 +236,7 @@ fn what_took_effect_is_told_and_can_be_made_sure_of() {
 
 #[test]
 fn a_removal_of_old_versions_leaves_only_whole_ones() {
-    // Serving 2 and its fallback 1 stay whatever is asked for; of 3 and 4 the newest one stays.
+    // The serving version 2 and its rollback target 1 always stay; of 3 and 4 the newest one stays.
     let old = view(&store_on(&base(), 2), TABLE).unwrap();
     let retain = |store: &Store| text(store.table(&name(TABLE)).and_then(|table| table.retain(1)));
     at_every_call(retain, |found, done, words| {
@@ -280,7 +280,7 @@ fn what_is_done_under_the_locks_of_a_push_is_done_in_order() {
         let (was, is) = ((old.serving, old.before), (new.serving, new.before));
         assert!(serves == was || serves == is, "{words}: {found:?}");
         assert!(!done || *found == new, "{words}: {found:?}");
-        // Nothing goes before the swap.
+        // No version is removed before the swap.
         let stays = |version: &u64| found.versions.contains_key(version);
         assert!(
             serves == is || old.versions.keys().all(stays),
@@ -291,7 +291,7 @@ fn what_is_done_under_the_locks_of_a_push_is_done_in_order() {
 
 #[test]
 fn cleaning_up_after_a_failed_removal_never_outruns_it() {
-    // The removal's manifests may be gone but not durably so when the next push clears debris away.
+    // When the next push removes debris, the manifests may be removed, but not durably.
     let base = base();
     let retain = |store: &Store| text(store.table(&name(TABLE)).and_then(|table| table.retain(1)));
     let whole = base.after_kill();

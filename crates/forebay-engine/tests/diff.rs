@@ -66,7 +66,7 @@ proptest! {
             prop_assert_eq!(sample.difference, found);
         }
 
-        // A sample as large as the tables sees all that the diff sees.
+        // A sample as large as the tables finds the same differences as the diff.
         let sampled = compare_sampled(&a, &b, 1000, &*random(7), &|_| ()).unwrap();
         prop_assert_eq!((sampled.lost.found, sampled.lost.looked_at), (removed, old.len() as u64));
         prop_assert_eq!((sampled.new.found, sampled.new.looked_at), (added, new.len() as u64));
@@ -214,7 +214,7 @@ fn what_is_expected_of_rows_that_are_all_known_is_what_is_seen_of_their_version(
         (seen.lost.found, seen.new.found, seen.changed.found),
         (400, 1, 867)
     );
-    // Without knowing all keys as many are taken for lost as are not met.
+    // If not all keys are known, keys that the sample does not contain count as lost.
     let part: Vec<_> = sample.iter().step_by(7).cloned().collect();
     let expected = ExpectedVersion {
         sample: &part,

@@ -1,4 +1,4 @@
-//! Dropped tables that are kept: what comes back, for how long, and after a death at any call.
+//! Kept dropped tables: restore, expiry, and a crash at any call.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn a_dropped_table_comes_back_as_it_was_until_its_time_is_over() {
     assert_eq!(view(&store, "t"), before);
     assert_eq!(store.dropped_tables().unwrap(), []);
 
-    // A table of that name is in the way; without it the one comes back that was dropped last.
+    // A table of that name blocks the restore; without it, undrop restores the last dropped one.
     store.drop_table_keeping(&table, WEEK).unwrap();
     clock.advance(Duration::from_secs(1));
     push(&store, "t", Order::Hashed, &rows(9, 5), 1).unwrap();
@@ -84,8 +84,8 @@ fn a_live_table_comes_back_with_what_its_log_has() {
     assert_eq!(live.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// Fails a change at each of its calls in each way. Whatever is found then, the table is there or
-/// it is kept, and whole.
+/// Fails a change at each of its calls in each way. Afterwards the table must exist, or be kept,
+/// and be complete.
 fn whole_at_every_call(base: &SimDisk, before: &View, change: impl Fn(&Store) -> bool) {
     let whole = base.after_kill();
     let store = store_on(&whole, 2);

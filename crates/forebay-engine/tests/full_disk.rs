@@ -1,5 +1,5 @@
-//! Without a byte of free space pointers move and tables go, and whatever fails, dies or loses
-//! power at whatever call meanwhile leaves the old pointer or the new one.
+//! On a full disk, pointers move and tables can be dropped. An error, a crash or a power cut at any
+//! call leaves the old pointer or the new one.
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{self, View, name, push, rows, store_on, view};
@@ -43,7 +43,7 @@ fn reserve() -> std::path::PathBuf {
     table.join("current.reserve")
 }
 
-/// What no file can be made on.
+/// Checks that no file can be created on the disk.
 fn assert_full(disk: &SimDisk) {
     let error = disk.create(&common::root().join("another")).unwrap_err();
     assert!(is_out_of_space(&error), "{error}");
@@ -64,7 +64,7 @@ fn pointers_move_as_often_as_one_likes() {
         assert_eq!(serving(&store_on(&disk, 3)), 3);
         assert_full(&disk);
     }
-    // With space again the table is as any other, and the reserve has its full size.
+    // With space again the table is normal, and the reserve has its full size.
     let reserve = || disk.open(&reserve()).unwrap().len_bytes();
     assert!(reserve() < 4096);
     disk.make_room();
@@ -110,7 +110,7 @@ fn without_a_reserve_the_pointer_stays_and_the_error_says_why() {
     };
     assert!(is_out_of_space(source), "{error}");
     assert_eq!(serving(&store), 3);
-    // A move with space makes one for the next without.
+    // A move with space makes a reserve for the next move without.
     disk.make_room();
     swap(&store, 4).unwrap();
     disk.fill_up();
@@ -118,8 +118,8 @@ fn without_a_reserve_the_pointer_stays_and_the_error_says_why() {
     assert_eq!(serving(&store), 3);
 }
 
-/// Fails `change` at each of its calls, on a disk that is full all the time, and looks at every
-/// disk that may be found afterwards.
+/// Fails `change` at each of its calls, on a disk that is always full, and checks every disk that
+/// may be found afterwards.
 fn old_or_new(full: impl Fn() -> SimDisk, change: impl Fn(&Store) -> Result<(), StoreError>) {
     let disk = full();
     let old = view(&store_on(&disk, 2), TABLE);
@@ -150,11 +150,11 @@ fn old_or_new(full: impl Fn() -> SimDisk, change: impl Fn(&Store) -> Result<(), 
     }
 }
 
-/// A disk that is still full lets pointers move after a crash; once there is space, pushes clean
-/// up.
+/// Checks that pointers move after a crash on a disk that is still full, and that pushes clean up
+/// once there is space.
 fn assert_goes_on(disk: &SimDisk, seen: Option<View>, fault: Fault, words: &str) {
     let store = store_on(disk, 4);
-    // An error in the wrong place may cost the reserve.
+    // An error at some calls may cost the reserve.
     if seen.is_some() && fault == Fault::Dead {
         disk.fill_up();
         for version in [1, 4, 2] {
@@ -212,7 +212,7 @@ fn others(disk: &SimDisk) -> Vec<String> {
     names
 }
 
-/// `make` another table, with space until the call of each number.
+/// `make` creates another table, with space until the call of each number.
 fn leaves_nothing(make: impl Fn(&Store) -> Result<(), String>) {
     let base = || {
         let disk = full();

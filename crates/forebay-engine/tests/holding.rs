@@ -10,8 +10,8 @@ use forebay_engine::{ReadError, ReleaseReport, Serving, StoreError, Version};
 use forebay_io::sim::{Fault, Rng, SimDisk};
 use forebay_run::Order;
 
-/// Every key is read as in the whole version where its partition is one of `ids`, and elsewhere is
-/// not here.
+/// Checks that every key is read as in the whole version if its partition is one of `ids`, and
+/// returns `NotHere` otherwise.
 fn check(version: &Arc<Version>, whole: &Version, rows: &Rows, ids: &BTreeSet<u32>) {
     let mut all = Rows::new();
     for key in rows.keys().cloned().chain([b"other".to_vec()]) {
@@ -55,7 +55,7 @@ fn who_holds_nothing_of_a_table_knows_its_bounds_and_order() {
             .iter()
             .any(|path| path.extension().is_some_and(|e| e == "run"))
     );
-    // A handle that was not told takes everything to be here.
+    // A handle without a holding expects all files.
     assert!(table(&store_on(&here, 3)).open_version(1).is_err());
 }
 

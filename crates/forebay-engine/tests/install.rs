@@ -1,4 +1,4 @@
-//! Taking versions over from another store, and opening anew what was repaired.
+//! Installs versions from another store, and reopens repaired ones.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
@@ -29,7 +29,7 @@ fn manifest(disk: &SimDisk, version: u64) -> Vec<u8> {
     disk.read(&path).unwrap()
 }
 
-/// The file's bytes, the one at `flip` changed.
+/// Returns the file's bytes, with the one at `flip` changed.
 fn fetch(from: &SimDisk, to: &SimDisk, file: &VersionFile, flip: Option<usize>) {
     let mut bytes = from.read(&file.path).unwrap();
     if let Some(at) = flip {

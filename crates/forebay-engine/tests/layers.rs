@@ -1,4 +1,4 @@
-//! Versions that go on with the runs of others: what is read of them, merging, expiry, removal.
+//! Versions that reuse the runs of others: reads, merges, expiry, removal.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -88,8 +88,7 @@ fn first(store: &Store, order: Order, rows: &Rows, parts: usize) -> u64 {
     version
 }
 
-/// A version on top of `base`: a run for each partition that has operations, merged where it is
-/// due.
+/// Makes a version on top of `base`: a run for each partition that has operations, merged if due.
 fn onto(table: &Table, base: u64, operations: &Operations) -> u64 {
     let store = table.store();
     let push = store
@@ -122,7 +121,7 @@ fn onto(table: &Table, base: u64, operations: &Operations) -> u64 {
     push.commit(manifest).unwrap()
 }
 
-/// All ways of reading agree with the model, and the version is sound.
+/// Checks that all ways of reading agree with the model, and that the version is sound.
 fn check(table: &Table, version: u64, stored: &Stored) -> Arc<Version> {
     let opened = table.open_version(version).unwrap();
     let now_ms = clock(table.store()).unix_ms();
@@ -198,12 +197,12 @@ fn layers_read_as_the_history_that_they_are() {
             opened.manifest().rows_between(),
             (expected.len() as u64, expected.len() as u64)
         );
-        // Merged once is merged.
+        // A second merge does nothing.
         assert_eq!(
             table.compact(compacted.to, 1, &|_| ()).unwrap().to,
             compacted.to
         );
-        // What was pushed onto the unmerged version goes on too, and later than the merge.
+        // A version pushed onto the unmerged one works too, even after the merge.
         let operations = random_operations(&mut rng, clock(&store).unix_ms(), 400);
         for base in [version, compacted.to] {
             let next = onto(&table, base, &operations);
@@ -237,7 +236,7 @@ fn a_merged_version_takes_the_place_of_the_one_it_was_made_of() {
     assert_eq!(table.pointer().unwrap().before(), Some(one));
     assert_eq!(table.rollback().unwrap().to, one);
     assert_eq!(read_all(&table.open_version(one).unwrap()), base);
-    // A version that does not serve is merged beside the one that does.
+    // A version that does not serve is merged beside the serving one.
     let four = table.compact(two, 1, &|_| ()).unwrap();
     assert!(!four.serves);
     assert_eq!(table.serving().unwrap(), one);
@@ -280,7 +279,7 @@ fn a_run_lives_as_long_as_a_version_that_names_it() {
         .map(|run| run.id.to_string())
         .collect();
     assert_eq!(table.retain(0).unwrap(), [version]);
-    // Version 4 is the one before, and holds on to its own.
+    // Version 4 is the previous one, and keeps its runs.
     let kept = table.manifest(4).unwrap();
     assert_eq!(table.version_numbers().unwrap(), [4, merged]);
     let all = kept.runs().map(|run| run.id.to_string()).chain(names);
@@ -296,8 +295,8 @@ fn check_manifest(table: &Table, version: u64) -> Manifest {
     table.manifest(version).unwrap()
 }
 
-/// Every call of a merge fails, fills the disk or is the last in turn: what is read stays the same,
-/// and merging can be done again.
+/// Each call of a merge fails, fills the disk or is the last in turn. The rows stay the same, and
+/// the merge can be repeated.
 #[test]
 fn a_merge_that_fails_anywhere_leaves_what_there_was() {
     let disk = SimDisk::new();
@@ -344,8 +343,7 @@ fn a_merge_that_fails_anywhere_leaves_what_there_was() {
     }
 }
 
-/// A comparison of versions that share runs looks at the others only, and knows all about small
-/// ones.
+/// A comparison of versions that share runs reads only the others, and is exact for small ones.
 #[test]
 fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
     for order in [Order::Hashed, Order::Ordered] {
@@ -383,15 +381,15 @@ fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
             ((30, 70, 50), 20_040, false),
             "{order:?}"
         );
-        // The other way round the rows before are as many as there can be: 70 and 60 are new or
-        // not.
+        // In the other direction the older rows are the greatest possible number: 70 and 60 are new
+        // or not.
         let (counts, _, exact) = compare(two, one);
         assert_eq!((counts, exact), ((70, 30, 50), false));
         assert_eq!(compare(two, three).0, (75, 30, 50));
         let report = diff(&open(one), &open(two), 3, &mut |_| ()).unwrap();
         assert_eq!((report.removed, report.added, report.changed), (30, 70, 50));
         assert_eq!(report.same, 20_000 - 30 - 50);
-        // Merged, the one run of a partition says it all, by sampling.
+        // After a merge, sampling the one run of a partition is enough.
         let merged = table.compact(two, 1, &|_| ()).unwrap().to;
         let seen = compare_sampled(
             &open(one),
@@ -409,7 +407,7 @@ fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
     }
 }
 
-/// A key in several runs is one row: what is lost, is lost of the rows.
+/// A key in several runs is one row: lost keys count as a share of the rows.
 #[test]
 fn rows_of_several_runs_are_told_from_their_records() {
     for order in [Order::Hashed, Order::Ordered] {
@@ -446,7 +444,7 @@ fn rows_of_several_runs_are_told_from_their_records() {
     }
 }
 
-/// A server that goes from a version to one on top of it opens the new runs only.
+/// A server that switches to a version on top of its own opens only the new runs.
 #[test]
 fn a_follower_shares_the_runs_of_versions() {
     let disk = SimDisk::new();

@@ -1,4 +1,5 @@
-//! Versions of which only some partitions are open: what is not here is never called absent.
+//! Versions of which only some partitions are open: keys of other partitions are never called
+//! absent.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ fn is_not_here<T>(read: Result<T, ReadError>) -> bool {
     matches!(read, Err(ReadError::NotHere { .. }))
 }
 
-/// Reads every key in every way and compares that with what is in the partitions `ids`.
+/// Reads every key in every way and compares the results with the partitions `ids`.
 fn check(whole: &Arc<Version>, version: &Arc<Version>, keys: &[Vec<u8>], ids: &BTreeSet<u32>) {
     let id_of = |key: &[u8]| whole.partition_of(key).unwrap() as u32;
     for key in keys {
@@ -53,7 +54,7 @@ fn check(whole: &Arc<Version>, version: &Arc<Version>, keys: &[Vec<u8>], ids: &B
     assert_eq!(answers, here.len());
     if let (Some(first), Some(other)) = (here.first(), keys.iter().find(|key| !here.contains(key)))
     {
-        // What comes before a key that is not here is answered.
+        // A scan returns the keys before the first one that is not held.
         let mut answers = 0;
         let read = version.get_many(&[first, first, &other, first], |_, _| answers += 1);
         assert!(is_not_here(read));
@@ -81,7 +82,7 @@ fn pushed(disk: &SimDisk, order: Order) -> (Table, Vec<Vec<u8>>) {
     let rows = rows(1, 300);
     push(&store, "t", order, &rows, PARTITIONS).unwrap();
     let mut keys: Vec<Vec<u8>> = rows.keys().cloned().collect();
-    // Some that no partition has.
+    // Some keys that no partition has.
     keys.extend((0..50).map(|at| format!("other-{at}").into_bytes()));
     (store.table(&name("t")).unwrap(), keys)
 }
@@ -154,7 +155,7 @@ fn files_of_other_partitions_are_not_touched_and_open_runs_are_shared() {
     disk.remove(&dir.join(format!("{gone}.run"))).unwrap();
     assert!(table.open_version(1).is_err());
     let some = table.open_partitions(1, &held(&[0, 1]), &[]).unwrap();
-    // Widened: what was open is not opened again.
+    // With more partitions: open runs are not opened again.
     let calls = disk.calls();
     let more = table
         .open_partitions(1, &held(&[0, 1, 2]), &[&some])

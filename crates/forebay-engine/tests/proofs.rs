@@ -1,4 +1,4 @@
-//! What was verified of versions that came, and how long that counts.
+//! Proofs of installed versions, and how long they are valid.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
@@ -80,7 +80,7 @@ fn runs_that_versions_share_are_read_once() {
     for (at, found) in proof.partitions.iter().enumerate() {
         assert_eq!(found.rows, rows(at), "as it composes");
     }
-    // Damaged, it counts for neither of them.
+    // If it is damaged, the proof is valid for neither of them.
     table(&store)
         .disprove(&[base.partitions[place].runs[0].id.clone()])
         .unwrap();
@@ -158,7 +158,7 @@ fn a_note_goes_with_its_version() {
     assert_eq!(table(&store).proof(2).unwrap(), None);
 }
 
-/// As a pull does: under another name until it is durable.
+/// Fetches a file as a pull does: under another name until it is durable.
 fn fetch(from: &SimDisk, to: &SimDisk, file: &VersionFile, damaged: bool) -> Option<()> {
     let mut bytes = from.read(&file.path).unwrap();
     if damaged {
@@ -171,8 +171,8 @@ fn fetch(from: &SimDisk, to: &SimDisk, file: &VersionFile, damaged: bool) -> Opt
     to.rename(&part, &file.path).ok()
 }
 
-/// Holds other partitions, and brings those of a version; each file comes damaged before it comes
-/// sound. Errors end it.
+/// Changes the held partitions, and fetches those of a version; each file is fetched damaged before
+/// it is fetched sound. Stops at errors.
 fn change(there: &SimDisk, here: &SimDisk, store: &Store, held: &Ids) -> Option<()> {
     held.set([2, 3]);
     store
@@ -254,7 +254,7 @@ fn what_a_note_names_is_sound_whatever_dies() {
     }
 }
 
-/// Brings what is missing or was not verified; returns how many files that were.
+/// Fetches the files that are missing or were not verified; returns their number.
 fn install_sound(there: &SimDisk, here: &SimDisk, store: &Store) -> usize {
     let bytes = manifest(there, 1);
     let coming = store.begin_install(&name("t"), &bytes).unwrap();

@@ -205,7 +205,7 @@ fn keys_in_one_slot_are_all_found() {
 
 #[test]
 fn keys_hashed_for_another_table_are_refused() {
-    // As a builder would that routes keys to the wrong places.
+    // Like a builder that routes keys to the wrong partitions.
     let store = store_on(&SimDisk::new(), 1);
     let wrong = store
         .begin_push(&name("wrong"), PushOptions::default())
@@ -245,7 +245,7 @@ fn what_the_system_has_in_memory_is_answered_at_once() {
             .open_version(number)
             .unwrap();
         let keys: Vec<&Vec<u8>> = rows.keys().collect();
-        // Just written, so in the system's cache, but read by nobody yet.
+        // Just written, so in the system's cache, but not read yet.
         for (key, value) in rows.iter().step_by(97) {
             let found = version.try_get(key).unwrap();
             assert_eq!(found, Lookup::Found(value.into()));

@@ -1,5 +1,5 @@
-//! Logs that programs of before have written: `images/replica-log-format-2` is what
-//! [`write_log`] wrote when that format was new, `images/live-format-2` has logs of format 1.
+//! Logs of earlier programs: `images/replica-log-format-2` is the output of [`write_log`] when that
+//! format was new; `images/live-format-2` has logs of format 1.
 
 #![allow(clippy::unwrap_used)]
 

@@ -19,7 +19,7 @@ struct FollowedTable {
     serving: Serving,
 }
 
-/// A table "t" with versions 1 and 2 of which 1 serves, and one that follows it.
+/// A table "t" with versions 1 and 2, of which 1 serves, and a follower of it.
 fn followed() -> FollowedTable {
     let disk = SimDisk::new();
     let clock = common::clock();
@@ -144,7 +144,7 @@ fn a_rollback_opens_nothing() {
             followed.disk.tamper(&runs.join(run), |bytes| bytes[0] ^= 1);
         }
     }
-    // The pointer moves since all lengths are right; the version that is open is whole.
+    // The pointer moves because all lengths are right; the open version is whole.
     followed
         .store
         .table(&name("t"))
@@ -218,7 +218,7 @@ fn a_repaired_version_comes_to_serve() {
     assert_eq!(followed.state().problem, None);
 }
 
-/// The version that a row tells in its value.
+/// Returns the version in the value of a row.
 fn reported_by(value: &[u8]) -> u64 {
     std::str::from_utf8(value)
         .unwrap()

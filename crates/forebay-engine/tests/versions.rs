@@ -1,4 +1,4 @@
-//! Numbers, swaps, rollbacks, removal, refusals: what an operator does, and the words told.
+//! Numbers, swaps, rollbacks, removal, refusals: an operator's actions, and the messages.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -119,7 +119,7 @@ fn a_rollback_is_exact_or_a_minute_from_the_last() {
 
     assert_eq!(table.rollback().unwrap().to, 3);
     clock.advance(Duration::from_secs(12));
-    // Whoever comes second asks by another process.
+    // The second caller uses another process.
     let error = open().table(&name("t")).unwrap().rollback().unwrap_err();
     let text = error.to_string();
     for words in [
@@ -132,7 +132,7 @@ fn a_rollback_is_exact_or_a_minute_from_the_last() {
     assert_eq!(table.rollback_from(3).unwrap().to, 2);
     clock.advance(Duration::from_secs(61));
     assert_eq!(table.rollback().unwrap().to, 1);
-    // A swap is no rollback: what it lets serve can be taken back at once.
+    // A swap is not a rollback: it can be rolled back at once.
     table.swap(4).unwrap();
     assert_eq!(table.pointer().unwrap().last_rollback, None);
     assert_eq!(table.rollback().unwrap().to, 1);
@@ -295,7 +295,7 @@ fn damage_is_told_and_nothing_is_guessed() {
     disk.tamper(&inside.join("versions/2.manifest"), flip);
     assert!(table.versions().unwrap()[1].problem.is_some());
     assert!(matches!(table.swap(2), Err(StoreError::Damaged { .. })));
-    // Nobody can say which runs a damaged version needs, so none is taken for debris.
+    // The runs of a damaged version are unknown, so no run counts as debris.
     let files = disk.files().len();
     drop(
         store

@@ -1,5 +1,7 @@
-//! Carrying out what a replica wants. What only lines something up is done under the replica's
-//! lock, so that it is done in the order in which the replica said it; the rest afterwards.
+//! Carries out a replica's actions.
+//!
+//! Actions that only queue work are done under the replica's lock, so that they keep the replica's
+//! order. The rest is done after the lock is released.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,13 +14,13 @@ use forebay_replica::{
 };
 use tracing::{debug, info, warn};
 
+use crate::environment::StateError;
 use crate::group::{HostedGroup, ReadPermit, Requester, StateWork};
 use crate::loads::is_load;
 use crate::log_reader::LogPart;
-use crate::outside::StateError;
 use crate::pool::TaskOutcome;
 
-/// What is done without the lock.
+/// The actions that are done without the lock.
 #[derive(Debug, Default)]
 pub(crate) struct AfterUnlock {
     reads: Vec<Permit>,
@@ -74,7 +76,7 @@ impl HostedGroup {
         }
     }
 
-    /// See [`StateKeeper::work`](crate::crew::StateKeeper::work).
+    /// Does the queued work: see [`StateKeeper::work`](crate::pool::StateKeeper::work).
     pub(crate) fn do_work(self: &Arc<Self>, may_take_long: bool) -> TaskOutcome {
         loop {
             debug_assert!(
@@ -85,7 +87,7 @@ impl HostedGroup {
             let next = self.work.lock().pop_front();
             let Some(next) = next else {
                 self.is_lined_up.store(false, Ordering::Release);
-                // Something may have come just before.
+                // More work may have arrived just before.
                 let is_more = !self.work.lock().is_empty();
                 if !is_more || self.is_lined_up.swap(true, Ordering::AcqRel) {
                     return TaskOutcome::All;
@@ -105,7 +107,7 @@ impl HostedGroup {
         }
     }
 
-    /// Applies entries; returns those that are left, and why.
+    /// Applies entries. Returns those that are left, and the reason.
     fn apply(
         self: &Arc<Self>,
         mut entries: VecDeque<Committed>,
@@ -117,7 +119,7 @@ impl HostedGroup {
                 return None;
             }
             let index = committed.entry.place.index;
-            // A copy may have taken the place of what these were for.
+            // A copy may have replaced the state and covered these entries.
             if index <= self.applied() {
                 continue;
             }
@@ -147,7 +149,7 @@ impl HostedGroup {
                     entries.push_front(committed);
                     break;
                 }
-                // Its log goes on, until another replica has taken its place.
+                // The replica keeps its log until another one has replaced it.
                 Err(StateError::Damaged(problem)) => {
                     self.fall_ill(&problem);
                     self.lacks_room(&problem);
@@ -167,7 +169,7 @@ impl HostedGroup {
         (!entries.is_empty()).then_some((StateWork::Apply(entries), why))
     }
 
-    /// What is tried again all the time is told of once.
+    /// Logs a repeated failure once.
     fn lacks_room(&self, problem: &str) {
         if !self.is_short.swap(true, Ordering::Relaxed) {
             let group = self.group().0;
@@ -211,7 +213,7 @@ impl HostedGroup {
             .for_each(|(requester, answer)| requester(Ok(answer)));
     }
 
-    /// Puts the copy in place, then has the log begin anew behind it.
+    /// Installs the copy, and then restarts the log after it.
     fn install(self: &Arc<Self>, persist: Persist) -> Option<StateWork> {
         let facts = persist.snapshot.clone()?;
         debug_assert!(
@@ -241,7 +243,7 @@ impl HostedGroup {
         }
     }
 
-    /// Lets those read whose entries are applied by now.
+    /// Completes the reads whose entries are applied by now.
     fn read_early(self: &Arc<Self>) {
         let applied = self.applied();
         let due: Vec<Permit> = {
@@ -263,7 +265,8 @@ impl HostedGroup {
         }
     }
 
-    /// Brings a copy beside everything else, one at a time: who waits for one asks again.
+    /// Fetches a copy without changing anything else, one at a time. A replica that needs another
+    /// asks again.
     fn fetch(self: &Arc<Self>, from: PeerId, at_least: Place) {
         if self.is_fetching.swap(true, Ordering::AcqRel) {
             return;
@@ -301,8 +304,8 @@ fn no_room(left: StateWork) -> (StateWork, TaskOutcome) {
     (left, TaskOutcome::NoRoom)
 }
 
-/// Whether an entry waits for the disk: memory is written to runs before the partition is changed
-/// as a whole.
+/// Returns whether an entry waits for the disk: the memtable is flushed before the partition as a
+/// whole is changed.
 fn takes_long(committed: &Committed) -> bool {
     match &committed.entry.content {
         Content::Split(_) => true,

@@ -1,4 +1,4 @@
-//! What all groups of a host share.
+//! The data that all groups of a host share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +7,17 @@ use std::time::Duration;
 use forebay_io::Clock;
 use forebay_replica::{Now, RequestId};
 
+use crate::environment::StandingWatch;
 use crate::log_reader::LogReader;
 use crate::outbox::Outbox;
-use crate::outside::StandingWatch;
 use crate::pool::WorkerPool;
 
-/// How peers here and elsewhere were brought up to date, since the host began.
+/// Counts of the copies and log entries that let peers catch up, since the host started.
 #[derive(Debug, Default)]
 pub struct HostCounts {
-    /// Copies that were put in place here.
+    /// The copies that were installed on this host.
     pub copies: AtomicU64,
-    /// Bytes of entries that were read from logs here, for peers that were behind.
+    /// The bytes of entries that this host read from logs for lagging peers.
     pub tail_bytes: AtomicU64,
 }
 

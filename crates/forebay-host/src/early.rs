@@ -1,8 +1,9 @@
-//! Messages to replicas that are not here yet.
+//! Messages to replicas that the node does not have yet.
 //!
-//! Where a partition is split, the replica of one node may stand for election, and lead, before
-//! another node has applied the split. What it says last is kept until the group is there: it would
-//! say it again some ticks later. A message may always be late, so this changes nothing else.
+//! When a partition is split, the child's replica on one node may stand for election, and lead,
+//! before another node has applied the split. This module keeps its last message until the other
+//! node has the group. Otherwise the sender would repeat it some ticks later. A message may always
+//! arrive late, so keeping it changes nothing else.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,18 +11,19 @@ use std::time::Duration;
 use forebay_replica::{GroupId, PeerId, PeerMessage};
 use parking_lot::Mutex;
 
-/// So many are kept, none that is longer, for so long.
+/// The limits: how many messages are kept, how long each may be, and for how long.
 const MOST: usize = 256;
 const LONGEST_BYTES: usize = 16 << 10;
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// The last messages to replicas that are not here, the oldest first, with the time at which each
-/// came.
+/// The last messages to replicas that the node does not have, oldest first, with the time of
+/// arrival.
 #[derive(Debug, Default)]
 pub struct EarlyMessages(Mutex<VecDeque<(Duration, PeerMessage)>>);
 
 impl EarlyMessages {
-    /// Keeps a message to a replica that is not here, in place of the one before of the same peer.
+    /// Keeps a message to a replica that the node does not have. It replaces the previous one of
+    /// the same peer.
     pub fn keep(&self, now: Duration, message: PeerMessage) {
         let place = |of: &PeerMessage| (of.group, of.to(), of.from());
         let mut kept = self.0.lock();
@@ -35,7 +37,7 @@ impl EarlyMessages {
         kept.push_back((now, message));
     }
 
-    /// What was said to a replica that is here now.
+    /// Takes the messages for a replica that the node has now.
     pub fn take(&self, now: Duration, group: GroupId, peer: PeerId) -> Vec<PeerMessage> {
         let mut kept = self.0.lock();
         let mut taken = Vec::new();
@@ -62,7 +64,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What the first of three founders says to the others.
+    /// Returns the first messages of the first of three founders to the others.
     fn messages(group: GroupId) -> Vec<PeerMessage> {
         let voters = [PeerId(1), PeerId(2), PeerId(3)];
         let now = Now {

@@ -1,9 +1,9 @@
-//! A replica whose group has lost its majority for good, and that begins another group with all
-//! that it has.
+//! A replica whose group has lost its majority for good, and that founds another group alone.
 //!
-//! All that its log has counts as decided: what a majority had acknowledged, and this replica has,
-//! is there, whether or not the replica was told of the decision. What was never acknowledged may
-//! be there as well. The other group has no member of the old one, so none of them can contest it.
+//! Everything in its log counts as decided. The new group therefore has what a majority had
+//! acknowledged and this replica has, even if the replica had not learned of the decision. It may
+//! also have entries that were never acknowledged. The new group has no member of the old one, so
+//! none of them can contest it.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use forebay_replica::{
 };
 use thiserror::Error;
 
+use crate::environment::{GroupState, StateError, WriteError};
 use crate::opening::{FoundReplica, OpenError, start_again};
-use crate::outside::{GroupState, StateError, WriteError};
 use crate::partition_state::{PartitionState, place_of};
 use crate::replica_log::{EngineLog, entry_place};
 use crate::splitting::splits_at_or_behind;
 
-/// Why a replica does not go on so.
+/// A reason why a replica cannot be forced to lead.
 #[derive(Debug, Error)]
 pub enum ForceRecoverError {
     #[error(transparent)]
@@ -34,18 +34,18 @@ pub enum ForceRecoverError {
     Log(#[from] WriteError),
 }
 
-/// The peer that it becomes.
+/// The first peer of the new group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForcedPeer {
     pub group: GroupId,
     pub peer: PeerId,
-    /// Where the partition ends by the catalog. What the log cuts off within it nobody has heard
-    /// of, and it is not cut.
+    /// The upper end of the partition in the catalog. Splits in the log within it are not applied:
+    /// no other node knows of them.
     pub upper: Option<Bound>,
 }
 
-/// What the first peer of the other group begins with. A crash leaves the old replica, and the same
-/// may be done again, until [`EngineLog::forget`] of the old group.
+/// Returns what the first peer of the new group starts with. A crash leaves the old replica. The
+/// caller can repeat the call until [`EngineLog::forget`] of the old group.
 ///
 /// REQUIRES: the old replica does not run. `state` is its state.
 pub fn begin_alone(
@@ -60,7 +60,7 @@ pub fn begin_alone(
     let last = apply_all(state, &found, forced_peer.upper.as_ref())?;
     let term = last.place.term.max(found.promise.term) + 1;
     let facts = match found.applied.membership == members {
-        // It was done, and the node ended before it was noted.
+        // This was done before, and the node ended before it was recorded.
         true => last,
         false => SnapshotFacts {
             place: Place {
@@ -100,7 +100,7 @@ pub fn begin_alone(
     })
 }
 
-/// Applies all entries that the log has; returns what holds behind them.
+/// Applies all entries of the log, and returns the facts after the last.
 fn apply_all(
     state: &PartitionState,
     found: &Start,
@@ -120,7 +120,7 @@ fn apply_all(
                 content
             }
             Content::Split(split) if splits_at_or_behind(split, upper) => {
-                // It was split, so its members were those.
+                // The partition was split, so its members were the split's voters.
                 facts.membership = Arc::new(Membership::founders(&split.voters));
                 content
             }

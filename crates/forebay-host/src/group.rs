@@ -1,4 +1,4 @@
-//! One replica with what waits for it.
+//! One replica on a host, with the callers that wait for it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -16,33 +16,33 @@ use parking_lot::Mutex;
 use tracing::{debug, error, warn};
 
 use crate::core::HostCore;
+use crate::environment::{GroupState, NodeKey};
 use crate::hold::HeldProposals;
 use crate::lease::{Lease, LeaseWord};
 use crate::log_writer::{LogUser, TableLog};
-use crate::outside::{GroupState, NodeKey};
 use crate::pool::{StateKeeper, TaskOutcome};
 
-/// What a proposal's asker is told: what the state answered, or why it did not.
+/// The callback of a proposal: receives the state's answer, or the reason why there is none.
 pub type WriteDone = Box<dyn FnOnce(Result<Bytes, Refusal>) + Send>;
-/// What a read's asker is told. It reads then, and asks the leave afterwards.
+/// The callback of a read. It reads, and then checks that the permit still holds.
 pub type ReadCallback = Box<dyn FnOnce(Result<ReadPermit, Refusal>) + Send>;
 
-/// Who waits for a request.
+/// A caller that waits for a request.
 pub(crate) enum Requester {
     Write(WriteDone),
-    /// Asked for then, by the host's clock.
+    /// A read, with the time of its request by the host's clock.
     Read(Duration, ReadCallback),
 }
 
-/// What is done with a state, in order.
+/// A step of work on a state. Steps are done in order.
 #[derive(Debug)]
 pub(crate) enum StateWork {
     Apply(VecDeque<Committed>),
-    /// A copy takes the place of state and log.
+    /// A copy replaces state and log.
     Install(Persist),
 }
 
-/// See the module's text.
+/// One replica on a host, with the callers that wait for it.
 pub struct HostedGroup {
     id: GroupId,
     me: PeerId,
@@ -50,34 +50,34 @@ pub struct HostedGroup {
     pub(crate) log: Arc<TableLog>,
     pub(crate) state: Arc<dyn GroupState>,
     replica: Mutex<Replica>,
-    /// How it stood when it was looked at last.
+    /// The replica's state when it was last checked.
     outline: Mutex<Outline>,
     quiet: QuietTicks,
     pub(crate) requesters: Mutex<HashMap<RequestId, Requester>>,
     pub(crate) work: Mutex<VecDeque<StateWork>>,
-    /// It is in the crew's line, or a thread of it is at it.
+    /// The group is queued in the worker pool, or one of its threads works on it.
     pub(crate) is_lined_up: AtomicBool,
     applied: AtomicU64,
-    /// A copy is being brought.
+    /// A copy is being fetched.
     pub(crate) is_fetching: AtomicBool,
-    /// What is decided could not be applied the last time.
+    /// The last try to apply decided entries found no disk space.
     pub(crate) is_short: AtomicBool,
     /// Reads whose entries are not all applied yet.
     pub(crate) early_reads: Mutex<Vec<Permit>>,
     pub(crate) nodes: Mutex<BTreeMap<PeerId, NodeKey>>,
     pub(crate) lease: LeaseWord,
-    /// When what is here was the newest.
+    /// The time at which this replica's data was last known to be current.
     pub(crate) fresh: Mutex<Freshness>,
-    /// That is being asked anew.
+    /// A request to confirm that the data is current is in progress.
     pub(crate) is_asking: AtomicBool,
-    /// Why it ended here, if it did.
+    /// The reason why the replica ended, if it did.
     halted: Mutex<Option<String>>,
-    /// What damage its state met, if it did.
+    /// The damage that its state met, if it did.
     is_unhealthy: OnceLock<String>,
     held: HeldProposals,
 }
 
-/// Leave to read: what was read counts if [`ReadPermit::holds`] says so afterwards.
+/// A read permit. What was read is valid only if [`ReadPermit::holds`] says so afterwards.
 #[derive(Debug)]
 pub struct ReadPermit {
     group: Arc<HostedGroup>,
@@ -88,12 +88,13 @@ pub struct ReadPermit {
 enum PermitMode {
     Lease(Lease),
     Permit(Permit),
-    /// Until then what is here is within the bound that the read bears.
+    /// Until this time the replica's data is within the bound of the read.
     Bound(Duration),
 }
 
 impl ReadPermit {
-    /// By lease, where all that is decided is applied here. Without the replica's lock.
+    /// Returns a permit by lease, if all decided entries are applied on this replica. Does not take
+    /// the replica's lock.
     pub(crate) fn at_once(group: &Arc<HostedGroup>) -> Option<Self> {
         let lease = group.lease.get();
         let is_there = group.applied() >= group.lease.committed();
@@ -117,7 +118,8 @@ impl ReadPermit {
         }
     }
 
-    /// After the read: whether its answer may be given. Else it is to be asked for again.
+    /// Returns, after the read, whether its answer may be given. Otherwise the caller has to ask
+    /// again.
     pub fn holds(&self) -> bool {
         let group = &self.group;
         match &self.by {
@@ -129,43 +131,43 @@ impl ReadPermit {
                 let replica = group.replica.lock();
                 replica.permits(group.core.now(), permit)
             }
-            // The process may have stood still since.
+            // The process may have been paused since.
             PermitMode::Bound(end) => group.core.monotonic() < *end,
         }
     }
 }
 
-/// How a replica does.
+/// The state of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupFacts {
     pub me: PeerId,
     pub term: u64,
     pub leader: Option<PeerId>,
     pub applied: Place,
-    /// The partition's time there.
+    /// The partition's time at that place.
     pub stamp_ms: u64,
     /// The end of its log.
     pub last: Place,
     pub committed: u64,
     pub membership: Arc<Membership>,
-    /// Of a leader: up to where its peers have the log.
+    /// If it leads: the index up to which each peer has the log.
     pub matched: BTreeMap<PeerId, u64>,
-    /// Of a leader: its peers that do not answer.
+    /// If it leads: the peers that do not answer.
     pub unreachable: Vec<PeerId>,
-    /// Why it ended here, if it did.
+    /// The reason why the replica ended, if it did.
     pub halted: Option<String>,
-    /// What damage its state met, if it did: it goes on as far as it can, until another takes its
-    /// place.
+    /// The damage that its state met, if it did. The replica keeps working as far as it can, until
+    /// another one replaces it.
     pub is_unhealthy: Option<String>,
 }
 
-/// What a leader knows of its group.
+/// A leader's view of its group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStanding {
     pub me: PeerId,
     pub members: Arc<Membership>,
     pub standing: Standing,
-    /// Another is to lead.
+    /// The replica is unhealthy: another one has to lead.
     pub is_unhealthy: bool,
 }
 
@@ -211,7 +213,7 @@ impl HostedGroup {
         self.me
     }
 
-    /// The last entry that is applied.
+    /// Returns the index of the last entry that is applied.
     pub(crate) fn applied(&self) -> u64 {
         self.applied.load(Ordering::Acquire)
     }
@@ -225,8 +227,8 @@ impl HostedGroup {
         );
     }
 
-    /// Tells the replica what happened, and carries out what it wants. Waits for nothing. One that
-    /// ended hears and says nothing.
+    /// Passes an event to the replica, and carries out its actions. Does not block. A replica that
+    /// has ended ignores the event.
     pub(crate) fn notify(self: &Arc<Self>, event: Event) {
         if self.is_halted() {
             return;
@@ -234,7 +236,8 @@ impl HostedGroup {
         let (after, has_changed) = {
             let mut replica = self.replica.lock();
             replica.pass_ticks(self.quiet.take_passed());
-            // Read under the lock: behind whatever came in.
+            // Read the clock under the lock: the time must not be earlier than that of a prior
+            // event.
             let actions = replica.handle(self.core.now(), event);
             self.quiet.set_may_pass(replica.quiet_ticks());
             self.lease.publish(&replica);
@@ -262,7 +265,7 @@ impl HostedGroup {
         is_new
     }
 
-    /// The time of a tick has passed.
+    /// Counts a tick.
     pub(crate) fn tick(self: &Arc<Self>) {
         if self.held.is_over(self.core.monotonic()) {
             self.release();
@@ -272,12 +275,13 @@ impl HostedGroup {
         }
     }
 
-    /// See the module `hold`. Gives the term in which this replica leads.
+    /// Holds back proposals, as the module `hold` describes. Returns the term in which this replica
+    /// leads.
     pub(crate) fn hold(self: &Arc<Self>, within: Duration) -> Option<u64> {
         if !self.held.begin(self.core.monotonic(), within) {
             return None;
         }
-        // After the hold began: what is proposed in this term from now on waits.
+        // Read the term after the hold began: what is proposed in this term from now on waits.
         let term = self.leads_in();
         if term.is_none() {
             self.release();
@@ -294,7 +298,7 @@ impl HostedGroup {
         self.held.release(now, |waiting| self.propose_now(waiting));
     }
 
-    /// The term in which this replica leads, as far as it knows.
+    /// Returns the term in which this replica leads, as far as it knows.
     fn leads_in(&self) -> Option<u64> {
         let facts = (!self.is_halted()).then(|| self.facts())?;
         (facts.leader == Some(self.me)).then_some(facts.term)
@@ -345,8 +349,8 @@ impl HostedGroup {
         self.halted.lock().is_some()
     }
 
-    /// Ends the replica here: its state or log is of no more use. Nobody is told what became of a
-    /// proposal that was logged.
+    /// Ends the replica: its state or log is of no more use. The callers of logged proposals do not
+    /// learn their outcome.
     pub(crate) fn halt(&self, why: &str) {
         if self.end(why) {
             error!(group = self.id.0, why, "a replica ends here");
@@ -354,8 +358,9 @@ impl HostedGroup {
         }
     }
 
-    /// Its state met damage. It votes on, so that the group has as many voters as before, and has
-    /// another one lead. What it still answers is right: what is read is held against checksums.
+    /// Marks the replica as unhealthy: its state is damaged. It keeps voting, so that the group has
+    /// as many voters as before, and hands over leadership. Answers that it still gives are
+    /// correct, since reads verify checksums.
     pub(crate) fn fall_ill(self: &Arc<Self>, why: &str) {
         if self.is_unhealthy.set(why.to_owned()).is_ok() {
             error!(
@@ -371,11 +376,12 @@ impl HostedGroup {
         self.is_unhealthy.get().is_some()
     }
 
-    /// Hears, says and writes nothing any more. Returns whether it did until now.
+    /// Ends the replica: it ignores events, sends nothing and writes nothing. Returns whether it
+    /// was running.
     pub(crate) fn end(&self, why: &str) -> bool {
         let before = self.halted.lock().replace(why.to_owned());
         self.refuse_all(Refusal::Uncertain);
-        // What was held back was never proposed.
+        // The proposals that were held back were never proposed.
         let refuse = |(_, done): (Bytes, WriteDone)| done(Err(Refusal::NotLeader(None)));
         let now = self.core.monotonic();
         self.held
@@ -390,8 +396,8 @@ impl HostedGroup {
             .for_each(|requester| requester.refuse(why));
     }
 
-    /// Waits until no thread is at its state. REQUIRES: it ended, and this is no thread of the
-    /// crew.
+    /// Waits until no thread works on its state. REQUIRES: the replica has ended, and the caller is
+    /// no thread of the pool.
     pub(crate) fn settle_state(&self) {
         debug_assert!(
             self.is_halted(),
@@ -416,7 +422,7 @@ impl HostedGroup {
         })
     }
 
-    /// Who leads, as far as is known here. One that ended knows nothing.
+    /// Returns the leader, as far as this replica knows it. A replica that has ended knows none.
     pub(crate) fn leader(&self) -> Option<PeerId> {
         match self.is_halted() {
             true => None,
@@ -456,8 +462,8 @@ impl HostedGroup {
         self.log.log().is_short()
     }
 
-    /// Entries that the state keeps are needed by nobody but peers that are behind: what is held in
-    /// memory for them is bounded.
+    /// Trims the entries that the state already has. Only lagging peers need these, so the memory
+    /// that they take is bounded.
     pub(crate) fn trim(self: &Arc<Self>) {
         let kept = self.state.kept_through();
         if self.log.log().trim(self.id, kept) && self.log.begin_keeping() {
@@ -493,10 +499,10 @@ impl HostedGroup {
     }
 }
 
-/// Between two looks whether a thread is still at a state.
+/// The time between two checks whether a thread still works on a state.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// What is kept in memory of a group's log for peers that are behind.
+/// The most bytes of a group's log that stay in memory for peers that lag.
 const MOST_TAIL_BYTES: u64 = 4 << 20;
 
 impl LogUser for HostedGroup {
@@ -527,7 +533,7 @@ impl Requester {
     pub fn refuse(self, why: Refusal) {
         match self {
             Self::Write(done) => done(Err(why)),
-            // Nothing is uncertain of a read.
+            // A read has no effect, so its outcome is never uncertain.
             Self::Read(_, done) => done(Err(match why {
                 Refusal::Uncertain => Refusal::NotLeader(None),
                 why => why,

@@ -1,11 +1,13 @@
-//! Proposals that wait for a moment, so that several groups stand still at once: a checkpoint of a
-//! table is of one moment over all its partitions.
+//! Holds back proposals for a moment, so that several groups pause at once.
 //!
-//! Whoever makes one holds the leaders of all groups, on whatever nodes, and only then takes each
-//! group's state. What was acknowledged before the last hold began is in all of these states; what
-//! is proposed after it waits, and is in none. A hold ends by itself, so that whoever forgets it
-//! costs writes that time alone; after one there is none for three times as long as it was, so that
-//! whoever repeats it costs a quarter of the time at most.
+//! A checkpoint of a table is of one moment over all its partitions. The process that makes one
+//! holds the leaders of all groups, on all nodes. Only then does it take each group's state. What
+//! was acknowledged before the last hold began is in all of these states. What is proposed after it
+//! waits, and is in none.
+//!
+//! A hold expires by itself, so that a forgotten hold blocks writes for no longer than its length.
+//! After a hold, the next may begin only after three times its length. Repeated holds therefore
+//! cost at most a quarter of the time.
 
 use std::time::Duration;
 
@@ -13,16 +15,16 @@ use bytes::Bytes;
 use forebay_replica::Refusal;
 use parking_lot::Mutex;
 
-/// What is done with the outcome of a proposal.
+/// The callback of a proposal, with its outcome.
 type Done = Box<dyn FnOnce(Result<Bytes, Refusal>) + Send>;
-/// Proposals in the order in which they came.
+/// Proposals in their order of arrival.
 type Proposals = Vec<(Bytes, Done)>;
 
-/// What is held back of a group; nothing most of the time.
+/// The proposals of a group that are held back; usually none.
 #[derive(Default)]
 pub(crate) struct HeldProposals {
     hold: Mutex<Option<Hold>>,
-    /// No hold begins before.
+    /// The earliest time of the next hold.
     rest_until: Mutex<Duration>,
 }
 
@@ -32,11 +34,11 @@ struct Hold {
     waiting: Proposals,
 }
 
-/// How long there is no hold after one, by its own length.
+/// The pause after a hold, in lengths of that hold.
 const REST: u32 = 3;
 
 impl HeldProposals {
-    /// Begins a hold for that time; one that is on stays as it is. Returns whether there is one.
+    /// Begins a hold for that time. A running hold is unchanged. Returns whether there is one.
     pub fn begin(&self, now: Duration, within: Duration) -> bool {
         let mut hold = self.hold.lock();
         if hold.is_none() && now < *self.rest_until.lock() {
@@ -50,7 +52,7 @@ impl HeldProposals {
         true
     }
 
-    /// Gives the proposals back that may go on; none while they are held.
+    /// Returns the proposals that may continue, or none while they are held.
     pub fn admit(&self, all: Proposals) -> Option<Proposals> {
         match &mut *self.hold.lock() {
             None => Some(all),
@@ -61,20 +63,20 @@ impl HeldProposals {
         }
     }
 
-    /// Whether there is a hold whose time is over.
+    /// Returns whether there is a hold whose time is over.
     pub fn is_over(&self, now: Duration) -> bool {
         let hold = self.hold.lock();
         hold.as_ref().is_some_and(|hold| hold.until <= now)
     }
 
-    /// Whether there is a hold whose time is not over.
+    /// Returns whether there is a hold whose time is not over.
     pub fn is_on(&self, now: Duration) -> bool {
         let hold = self.hold.lock();
         hold.as_ref().is_some_and(|hold| hold.until > now)
     }
 
-    /// Ends the hold. What waits is given to `propose`, and what comes meanwhile waits behind it,
-    /// so that the order stays.
+    /// Ends the hold. Passes the waiting proposals to `propose`. Proposals that arrive meanwhile
+    /// queue after them, so that the order is kept.
     pub fn release(&self, now: Duration, propose: impl Fn(Proposals)) {
         loop {
             let waiting = {
@@ -124,7 +126,7 @@ mod tests {
         assert!(!held.is_on(until) && held.is_over(until));
         let seen = Mutex::new(Vec::new());
         held.release(until, |proposals| {
-            // One that comes while others are proposed stands behind them.
+            // A proposal that arrives while others are proposed is queued after them.
             if texts(&proposals) == ["1", "2"] {
                 assert!(held.admit(vec![proposal("3")]).is_none());
             }
@@ -143,7 +145,7 @@ mod tests {
         let held = HeldProposals::default();
         let second = Duration::from_secs;
         assert!(held.begin(second(1), second(3)));
-        // It is not prolonged.
+        // The hold is not prolonged.
         assert!(held.begin(second(3), second(3)) && held.is_over(second(4)));
         held.release(second(4), |_| ());
         assert!(!held.begin(second(12), second(3)));

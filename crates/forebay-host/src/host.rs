@@ -1,4 +1,4 @@
-//! The groups that are here, and what a server asks of them.
+//! The groups of a node, and the calls that a server makes on them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -19,39 +19,39 @@ use tracing::warn;
 
 use crate::core::{HostCore, HostCounts};
 use crate::early::EarlyMessages;
+use crate::environment::{GroupState, MessageSender, NodeKey, ReadPace, StandingWatch};
 use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadCallback, ReadPermit, WriteDone};
 use crate::log_writer::TableLog;
 use crate::outbox::{Outbox, deliver};
-use crate::outside::{GroupState, MessageSender, NodeKey, ReadPace, StandingWatch};
 use crate::pool::WorkerPool;
 
-/// Between two looks at what of the log need not be kept, where the disk is not short.
+/// The time between two trims of the logs while the disk is not short of space.
 const TRIM: Duration = Duration::from_secs(1);
-/// The messages of so many groups leave together where all are told something: longer, and those of
-/// the first would be late.
+/// The number of groups whose messages leave together when all groups get an event. With more, the
+/// messages of the first groups would be late.
 const TOGETHER: usize = 256;
 
-/// What a host works with.
+/// The settings and services of a host.
 #[derive(Debug, Clone)]
 pub struct HostParts {
     pub clock: Arc<dyn Clock>,
     pub post: Arc<dyn MessageSender>,
-    /// How fast peers that are behind are sent what is in logs.
+    /// The pace at which lagging peers are sent entries from logs.
     pub pace: Arc<dyn ReadPace>,
     pub watch: Arc<dyn StandingWatch>,
-    /// Threads that apply, and as many for steps that take long; at least 1.
+    /// The number of threads that apply, and of as many for steps that take long; at least 1.
     pub appliers: usize,
-    /// Requests are numbered from here on: another number in each process.
+    /// The first request number: a different one in each process.
     pub first_request: u64,
 }
 
-/// A replica that begins here.
+/// A replica that starts on this host.
 #[derive(Debug)]
 pub struct NewReplica {
     pub start: Start,
     pub log: Arc<TableLog>,
     pub state: Arc<dyn GroupState>,
-    /// Where the peers of its group are.
+    /// The nodes of its group's peers.
     pub nodes: BTreeMap<PeerId, NodeKey>,
 }
 
@@ -63,7 +63,8 @@ struct HostShared {
     is_closed: AtomicBool,
 }
 
-/// See the crate's text. Dropping it ends its threads; what was acknowledged is in the logs.
+/// The replicas of a node, with their threads. Dropping it ends its threads; acknowledged writes
+/// are in the logs.
 #[derive(Debug)]
 pub struct ReplicaHost {
     shared: Arc<HostShared>,
@@ -84,7 +85,8 @@ impl HostShared {
         }
     }
 
-    /// By a thread of its own: to shorten a log is to write, and no heartbeat waits for that.
+    /// Trims the logs in a thread of its own: trimming writes, and heartbeats must not wait for
+    /// that.
     fn run_trims(&self) {
         let mut trimmed = self.core.clock.monotonic();
         while !self.is_closed() {
@@ -162,7 +164,7 @@ impl ReplicaHost {
         Ok(host)
     }
 
-    /// Takes a replica in. One of the same group that was here ends first: see
+    /// Adds a replica. If the host has one of the same group, that one ends first: see
     /// [`ReplicaHost::remove`].
     pub fn add(&self, new: NewReplica) -> Result<(), StartError> {
         let replica = Replica::new(self.shared.core.now(), &new.start)?;
@@ -172,15 +174,15 @@ impl ReplicaHost {
         self.remove(group.group());
         self.change(|groups| drop(groups.insert(group.group(), Arc::clone(&group))));
         self.shared.core.outbox.together(|| {
-            // Who is to lead first stands at once.
+            // The replica that is to lead first stands for election at once.
             group.tick();
             self.receive_early(&group);
         });
         Ok(())
     }
 
-    /// Ends a replica, and returns when nothing of it is being written or applied. Who waits for it
-    /// is told that nobody knows what became of a write.
+    /// Ends a replica, and returns when none of its work is being written or applied. Its waiting
+    /// callers learn that the outcome of their write is uncertain.
     pub fn remove(&self, group: GroupId) {
         let gone = self.get(group);
         self.change(|groups| drop(groups.remove(&group)));
@@ -203,14 +205,14 @@ impl ReplicaHost {
         self.shared.groups.load().get(&group).cloned()
     }
 
-    /// Where the peers of a group are from now on.
+    /// Sets the nodes of a group's peers.
     pub fn set_nodes(&self, group: GroupId, nodes: BTreeMap<PeerId, NodeKey>) {
         if let Some(group) = self.get(group) {
             *group.nodes.lock() = nodes;
         }
     }
 
-    /// Takes a frame from another node.
+    /// Handles a frame from another node.
     pub fn receive(&self, frame: Bytes) -> Result<(), CodecError> {
         let mut messages = decode(frame)?.into_iter().peekable();
         while messages.peek().is_some() {
@@ -223,7 +225,7 @@ impl ReplicaHost {
     fn receive_all(&self, messages: impl Iterator<Item = PeerMessage>) {
         let groups = self.shared.groups.load();
         for message in messages {
-            // One that has left, or is another peer now, hears nothing.
+            // Skip a replica that has left, or is another peer now.
             let group = groups.get(&message.group);
             let receives =
                 |group: &&Arc<HostedGroup>| group.me() == message.to() && !group.is_halted();
@@ -235,7 +237,7 @@ impl ReplicaHost {
         }
     }
 
-    /// Takes a message of a group that is not here, or came a moment ago.
+    /// Handles a message of a group that this host does not have, or has had only for a moment.
     fn receive_before(&self, message: PeerMessage) {
         let group = message.group;
         let now = self.shared.core.clock.monotonic();
@@ -245,7 +247,7 @@ impl ReplicaHost {
         }
     }
 
-    /// Passes on to a group what was said to it before it was here.
+    /// Passes to a group the messages that arrived before the group did.
     fn receive_early(&self, group: &Arc<HostedGroup>) {
         let now = self.shared.core.clock.monotonic();
         let early = self.shared.early.take(now, group.group(), group.me());
@@ -253,8 +255,8 @@ impl ReplicaHost {
         messages.for_each(|message| group.notify(message));
     }
 
-    /// Proposes operations, in this order; each is answered for itself. What is refused with
-    /// [`Refusal::Uncertain`] may have been done or not, and may be yet.
+    /// Proposes operations, in this order; each has its own answer. An operation that is refused
+    /// with [`Refusal::Uncertain`] may have been done, may not, or may be done later.
     pub fn propose(&self, group: GroupId, all: Vec<(Bytes, WriteDone)>) {
         match self.get(group) {
             Some(group) => group.propose(all),
@@ -264,13 +266,13 @@ impl ReplicaHost {
         }
     }
 
-    /// Holds back what is proposed to a group that is led here, for at most that time. Gives the
-    /// term; `None`: it is not led here.
+    /// Holds back the proposals to a group that this host leads, for at most that time. Returns the
+    /// term, or `None` if the host does not lead the group.
     pub fn hold(&self, group: GroupId, within: Duration) -> Option<u64> {
         self.get(group)?.hold(within)
     }
 
-    /// Whether a group's proposals are still held back.
+    /// Returns whether a group's proposals are still held back.
     pub fn is_held(&self, group: GroupId) -> bool {
         self.get(group).is_some_and(|group| group.is_held())
     }
@@ -282,14 +284,14 @@ impl ReplicaHost {
         }
     }
 
-    /// Leave to read what is here, where nothing has to be waited for.
+    /// Returns a read permit if it needs no waiting.
     pub fn try_read(&self, group: GroupId) -> Option<ReadPermit> {
         let groups = self.shared.groups.load();
         ReadPermit::at_once(groups.get(&group)?)
     }
 
-    /// Asks for leave to read. It is given by the leader, or by who follows one, once what it
-    /// covers is applied here.
+    /// Requests a read permit. The leader grants it, or a follower of a leader, once the entries
+    /// that it covers are applied on this replica.
     pub fn read(&self, group: GroupId, done: ReadCallback) {
         match self.get(group) {
             Some(group) => group.read(done),
@@ -297,8 +299,9 @@ impl ReplicaHost {
         }
     }
 
-    /// The same, but what is read may be older by less than a bound: it has all that was
-    /// acknowledged so long before. Without asking, where leave was given within that time.
+    /// Requests a permit for a stale read, of data that lags by less than a bound: it has
+    /// everything that was acknowledged before that. If a permit was granted within the bound, no
+    /// request is needed.
     pub fn read_within(&self, group: GroupId, bound: Duration, done: ReadCallback) {
         match self.get(group) {
             Some(group) => group.read_within(bound, done),
@@ -306,55 +309,55 @@ impl ReplicaHost {
         }
     }
 
-    /// What the coordinator wishes of a group: only its leader heeds it.
+    /// Passes the coordinator's changes to a group. Only its leader acts on them.
     pub fn order(&self, group: GroupId, changes: Vec<Change>) {
         if let Some(group) = self.get(group) {
             group.notify(Event::Change(changes));
         }
     }
 
-    /// Has the leader, if it is here, propose a cut of the partition.
+    /// Has the group's leader, if it is this replica, propose a split of the partition.
     pub fn split(&self, group: GroupId, split: SplitEntry) {
         if let Some(group) = self.get(group) {
             group.notify(Event::Split(split));
         }
     }
 
-    /// Has the leader, if it is here, hand the lead over.
+    /// Has the group's leader, if it is this replica, hand over leadership.
     pub fn transfer(&self, group: GroupId, to: PeerId) {
         if let Some(group) = self.get(group) {
             group.notify(Event::Transfer { to });
         }
     }
 
-    /// Who leads a group, as its replica here knows.
+    /// Returns the leader of a group, as its replica on this host knows it.
     pub fn leader(&self, group: GroupId) -> Option<PeerId> {
         let groups = self.shared.groups.load();
         groups.get(&group)?.leader()
     }
 
-    /// Whether a replica is here that knows of nobody who leads its group.
+    /// Returns whether a replica of this host knows no leader of its group.
     pub fn lacks_leader(&self) -> bool {
         let groups = self.shared.groups.load();
         let mut running = groups.values().filter(|group| !group.is_halted());
         running.any(|group| group.leader().is_none())
     }
 
-    /// Whether a replica of the group is here, and has not ended by itself.
+    /// Returns whether this host has a replica of the group that has not ended by itself.
     pub fn runs(&self, group: GroupId) -> bool {
         let groups = self.shared.groups.load();
         groups.get(&group).is_some_and(|group| !group.is_halted())
     }
 
-    /// What damage was met in what is here of a group: another replica is to take the place of this
-    /// one, and to lead meanwhile.
+    /// Marks this host's replica of a group as unhealthy: its data is damaged. Another replica has
+    /// to lead, and to replace this one.
     pub fn fall_ill(&self, group: GroupId, why: &str) {
         if let Some(group) = self.get(group) {
             group.fall_ill(why);
         }
     }
 
-    /// Whether a replica is here that may be read although it does not lead.
+    /// Returns whether this host has a replica that serves reads although it does not lead.
     pub fn may_follow(&self, group: GroupId) -> bool {
         let groups = self.shared.groups.load();
         let group = groups.get(&group);
@@ -365,7 +368,7 @@ impl ReplicaHost {
         self.get(group).map(|group| group.facts())
     }
 
-    /// How the peers of a group stand; `None`: it is not led here.
+    /// Returns the state of a group's peers, or `None` if this host does not lead it.
     pub fn standing(&self, group: GroupId) -> Option<GroupStanding> {
         self.get(group)?.standing()
     }
@@ -378,8 +381,8 @@ impl ReplicaHost {
         self.shared.groups.load().keys().copied().collect()
     }
 
-    /// Ends all replicas, and the host's threads. What was acknowledged is in the logs, to which
-    /// nothing is written from here any more. None is taken in afterwards.
+    /// Ends all replicas and the host's threads. Acknowledged writes are in the logs, to which the
+    /// host writes no more. It adds no replica afterwards.
     pub fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Relaxed);
         self.groups()

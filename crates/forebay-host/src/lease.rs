@@ -1,11 +1,11 @@
-//! What a group tells of its lease, for reads that do not take the replica's lock.
+//! A group's lease, published for reads that do not take the replica's lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_replica::Replica;
 
-/// What a group tells of its lease. A torn reading of it is harmless: term and end lie in one word.
+/// The published lease of a group. Term and end share one word, so a torn read is harmless.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseWord {
     /// The end in milliseconds of the host's clock, and the low bits of the term; 0: none.
@@ -46,13 +46,13 @@ impl LeaseWord {
         Lease(self.word.load(Ordering::Acquire))
     }
 
-    /// Up to where entries are decided.
+    /// Returns the index up to which entries are decided.
     pub fn committed(&self) -> u64 {
         self.committed.load(Ordering::Acquire)
     }
 }
 
-/// A lease as it was told.
+/// A lease as it was published.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lease(u64);
 

@@ -1,35 +1,36 @@
-//! The replicas that a node has: threads around the state machines of `forebay-replica`.
+//! The replicas of a node: threads around the state machines of `forebay-replica`.
 //!
-//! A [`ReplicaHost`] has the replicas of any number of groups. It tells each what happens, and
-//! carries out what it wants done: the log's records of all groups of a table are written together,
-//! messages of all groups to a node leave in one frame, decided entries are applied by a few
-//! threads, each group's in its order. Log, state and connections are given from outside
-//! ([`GroupLog`], [`GroupState`], [`MessageSender`]).
+//! A [`ReplicaHost`] has the replicas of any number of groups. It passes events to each, and
+//! carries out its actions. The log records of all groups of a table are written together. The
+//! messages of all groups to a node leave in one frame. A few threads apply decided entries, those
+//! of each group in order. The caller provides log, state and connections ([`GroupLog`],
+//! [`GroupState`], [`MessageSender`]).
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
-//! | `outside` | what a host is given |
-//! | `host` | the groups that are here; what a server asks of them |
-//! | `group` | one replica with what waits for it |
-//! | `carry` | carrying out what a replica wants |
-//! | `log_writer` | one write for what the groups of a table want to survive |
-//! | `crew` | threads that apply, and put copies in place |
-//! | `outbox` | messages on their way out, by node |
-//! | `early` | what is said to replicas that are not here yet |
-//! | `hold` | groups that stand still for a checkpoint |
-//! | `heir` | a replica that begins another group, alone |
-//! | `lease` | what is said of a lease |
-//! | `log_reader`, `tailing` | entries from logs for peers that are behind |
-//! | `reading` | reads that may be old by a bound |
-//! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
-//! | `splitting` | partitions that are split |
+//! | `outside` | the interfaces that a host needs |
+//! | `host` | the groups of a node, and the calls that a server makes on them |
+//! | `group` | one replica with the callers that wait for it |
+//! | `carry` | carries out a replica's actions |
+//! | `log_writer` | writes the log for all groups of a table together |
+//! | `pool` | threads that apply entries and install copies |
+//! | `outbox` | outgoing messages, by node |
+//! | `early` | messages to replicas that the node does not have yet |
+//! | `hold` | groups that pause for a checkpoint |
+//! | `forced_peer` | a replica that founds another group alone |
+//! | `lease` | a group's lease, for reads without the replica's lock |
+//! | `log_reader`, `tailing` | entries from logs for peers that lag |
+//! | `reading` | stale reads |
+//! | `partition_state`, `replica_log`, `opening` | the engine's partitions and logs as states and logs of a host |
+//! | `splitting` | applies splits of partitions |
 //! | `log_room` | how much of the disk a log may take |
 //! | `loads` | loads as proposals |
-//! | `core` | what all groups of a host share |
+//! | `core` | the data that all groups of a host share |
 
 mod carry;
 mod core;
 mod early;
+mod environment;
 mod forced_peer;
 mod group;
 mod hold;
@@ -41,7 +42,6 @@ mod log_room;
 mod log_writer;
 mod opening;
 mod outbox;
-mod outside;
 mod partition_state;
 mod pool;
 mod reading;
@@ -52,16 +52,16 @@ mod tailing;
 mod tests;
 
 pub use core::HostCounts;
+pub use environment::{
+    Acknowledged, ChildReplica, ChildReplicas, FoundEntries, GroupLog, GroupState, MessageSender,
+    NoEntries, NoPace, NodeKey, ReadPace, StandingWatch, StateError, WriteError, Writing,
+};
 pub use forced_peer::{ForceRecoverError, ForcedPeer, begin_alone};
 pub use group::{GroupFacts, GroupStanding, ReadCallback, ReadPermit, WriteDone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
 pub use loads::{LoadedRuns, load_proposal};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
-pub use outside::{
-    Acknowledged, ChildReplica, ChildReplicas, FoundEntries, GroupLog, GroupState, MessageSender,
-    NoEntries, NoPace, NodeKey, ReadPace, StandingWatch, StateError, WriteError, Writing,
-};
 pub use partition_state::{Commands, CopyFetcher, PartitionState, StateParts, facts_of, place_of};
 pub use replica_log::{EngineLog, KEPT_BYTES};
 pub use splitting::encode_split_point;

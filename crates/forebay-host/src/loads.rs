@@ -1,26 +1,27 @@
-//! Loads as proposals: a number by which each replica finds the run that it has brought before.
+//! Loads as proposals: the number of a load, by which each replica finds the run that it has
+//! fetched.
 
 use std::fmt::Debug;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use forebay_engine::{PartitionId, RunId, TableName};
 
-use crate::outside::StateError;
+use crate::environment::StateError;
 
-/// What a proposal of a load begins with. One of commands begins with another byte.
+/// The first byte of a load's proposal. A proposal of commands begins with another byte.
 const KIND: u8 = 2;
 
-/// The runs of loads that are here before their entries come.
+/// The runs of loads that a node has before their entries arrive.
 pub trait LoadedRuns: Debug + Send + Sync {
-    /// The run of a load for a partition, with an id of the table here. None: it is not here, and
-    /// its entry waits.
+    /// Returns the run of a load for a partition, with an id of this node's table. If it returns
+    /// none, the node does not have the run, and the load's entry waits.
     fn find(&self, table: &TableName, partition: PartitionId, load: u64) -> Option<RunId>;
 
-    /// It is a part of the table by now, or removed.
+    /// Reports that the run is part of the table now, or removed.
     fn taken(&self, table: &TableName, partition: PartitionId, load: u64);
 }
 
-/// The proposal that adds a load, by its number, to a partition.
+/// Returns the proposal that adds a load, by its number, to a partition.
 pub fn load_proposal(load: u64) -> Bytes {
     let mut proposal = BytesMut::with_capacity(9);
     proposal.put_u8(KIND);
@@ -28,12 +29,12 @@ pub fn load_proposal(load: u64) -> Bytes {
     proposal.freeze()
 }
 
-/// Whether a proposal adds a load.
+/// Returns whether a proposal adds a load.
 pub(crate) fn is_load(operations: &[u8]) -> bool {
     operations.first() == Some(&KIND)
 }
 
-/// The load that a proposal adds; `None`: it is one of another kind.
+/// Returns the load that a proposal adds, or `None` if it is another kind of proposal.
 pub(crate) fn load_of(operations: &[u8]) -> Option<Result<u64, StateError>> {
     let (kind, rest) = operations.split_first()?;
     let number = || {

@@ -1,5 +1,6 @@
-//! The thread that reads entries from logs for peers that are behind: one part after the other, as
-//! fast as serving bears.
+//! The thread that reads entries from logs for peers that lag.
+//!
+//! It reads one part after the other, at the pace that client traffic allows.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -8,12 +9,13 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::outside::ReadPace;
+use crate::environment::ReadPace;
 
-/// Who has read nothing for so long reads for nobody: parts follow each other with pauses.
+/// After this long without a part, the thread ends its pace. Consecutive parts have pauses between
+/// them.
 const LULL: Duration = Duration::from_secs(1);
 
-/// Entries of a log: from the first on, up to the other, and about so many bytes.
+/// A range of a log's entries: from `from` up to `to`, and about `bytes` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogPart {
     pub from: u64,
@@ -21,9 +23,9 @@ pub(crate) struct LogPart {
     pub most_bytes: u64,
 }
 
-/// Whose log is read.
+/// A group whose log the thread reads.
 pub(crate) trait PartReader: Debug + Send + Sync {
-    /// Reads and tells; waits for the pace in between.
+    /// Reads a part and reports it to the replica. Waits for the pace between reads.
     fn read_part(self: Arc<Self>, part: LogPart, pace: &dyn ReadPace);
 }
 
@@ -43,7 +45,7 @@ impl LogReader {
     pub fn push(&self, reader: Arc<dyn PartReader>, part: LogPart) {
         debug_assert!(part.from < part.to, "{part:?} has no entries");
         let mut waiting = self.waiting.lock();
-        // Nobody would come for it, and it holds the reader.
+        // After the close no thread would take the part, and the part holds the reader alive.
         if !waiting.is_closed {
             waiting.parts.push_back((reader, part));
             drop(waiting);
@@ -57,11 +59,11 @@ impl LogReader {
         let left = std::mem::take(&mut waiting.parts);
         drop(waiting);
         self.came.notify_all();
-        // Without the lock: the last of them closes its log.
+        // Drop them without the lock: the last one closes its log.
         drop(left);
     }
 
-    /// What its thread does.
+    /// Reads parts until the reader is closed.
     pub fn run(&self, pace: &dyn ReadPace) {
         while let Some((mut reader, mut part)) = self.take(None) {
             pace.begin();
@@ -76,7 +78,8 @@ impl LogReader {
         }
     }
 
-    /// The next part; `None`: it is closed, or none came within that time.
+    /// Returns the next part, or `None` if the reader is closed or no part arrived within that
+    /// time.
     fn take(&self, within: Option<Duration>) -> Option<(Arc<dyn PartReader>, LogPart)> {
         let mut waiting = self.waiting.lock();
         let is_idle = |waiting: &mut LogReadRequest| waiting.parts.is_empty() && !waiting.is_closed;

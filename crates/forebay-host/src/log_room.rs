@@ -1,14 +1,15 @@
-//! How much of the disk the log of a table's replicas may take.
+//! Limits how much of the disk the log of a table's replicas may take.
 //!
-//! The log is one of several that share a disk with the runs that its entries become, and it can be
-//! shortened once they are runs. So:
+//! The log is one of several that share a disk with the runs that its entries become. It can be
+//! shortened once they are runs. The limits are:
 //!
-//! - what restarts need of it is at most a fifth of what would be free without it: beyond that, the
-//!   table's memory is written to runs;
-//! - what is kept for peers is at most as much, and nothing where the disk is short;
-//! - entries never take the room that memory needs to become runs: they wait until it was written.
+//! - What restarts need of the log is at most a fifth of what would be free without it. Beyond
+//!   that, the table's memtable is flushed.
+//! - What is retained for peers is at most as much, and nothing if the disk is short of space.
+//! - Entries never take the space that the memtable needs for its flush. They wait until it is
+//!   flushed.
 //!
-//! Segments are short where there is little room, so that they are soon removed.
+//! If space is short, segments are short, so that they are removed soon.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,38 +18,38 @@ use forebay_engine::replica_log::{ReplicaLog, SEGMENT_BYTES};
 use parking_lot::Mutex;
 use tracing::debug;
 
-use crate::outside::WriteError;
+use crate::environment::WriteError;
 
-/// Between two looks at the disk so much is written at most.
+/// The most bytes that are written between two checks of the disk.
 pub(crate) const LOOK_BYTES: u64 = 256 << 10;
-/// A log that needs less is not shortened for the sake of the disk.
+/// A log that needs fewer bytes is not shortened for lack of disk space.
 const LEAST_NEEDED_BYTES: u64 = 256 << 10;
-/// The shortest segments.
+/// The size of the shortest segments.
 const LEAST_SEGMENT_BYTES: u64 = 64 << 10;
-/// What is free divided by this is what the log may need, and as much what it may keep.
+/// The free bytes divided by this are what the log may need, and as much what it may retain.
 const SHARE: u64 = 4;
-/// While nothing is written and the disk was not short, a look holds for so many trims.
+/// If nothing is written and the disk was not short of space, a check is valid for this many trims.
 const TAKEN_TRIMS: u32 = 16;
-/// What is free divided by this is a segment.
+/// The free bytes divided by this are the size of a segment.
 const SEGMENT_SHARE: u64 = 32;
 
-/// See the module's text.
+/// The disk space that the log of a table's replicas may take.
 #[derive(Debug, Default)]
 pub(crate) struct LogRoom {
-    /// None: nothing is known of the disk.
+    /// None: the free space of the disk is unknown.
     disk: Option<DiskRoom>,
-    /// So much may be written before the next look.
+    /// The bytes that may be written before the next check.
     unlooked_bytes: AtomicU64,
-    /// How much was written since it was begun.
+    /// The bytes that were written since the start.
     written_bytes: AtomicU64,
-    /// The same when the table was last to be written to runs; 0: it never was.
+    /// The value of `written_bytes` at the last request to flush the table; 0: there was none.
     asked_bytes: AtomicU64,
     is_short: AtomicBool,
     is_refusing: AtomicBool,
     seen: Mutex<Option<SeenRoom>>,
 }
 
-/// What a look came to, when so much was written, and how often it was taken for true since.
+/// The result of a check, with the bytes written at that time, and how often it was reused since.
 #[derive(Debug, Clone, Copy)]
 struct SeenRoom {
     written_bytes: u64,
@@ -56,15 +57,15 @@ struct SeenRoom {
     taken: u32,
 }
 
-/// What the log may do at a moment.
+/// The log's limits at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allowed {
-    /// So much of what restarts do not need.
+    /// The most bytes of entries that restarts do not need.
     pub kept_bytes: u64,
     pub segment_bytes: u64,
-    /// The table is to be written to runs.
+    /// The table has to be flushed.
     pub flushes: bool,
-    /// There is plenty.
+    /// There is plenty of space.
     pub is_plenty: bool,
 }
 
@@ -91,12 +92,12 @@ impl LogRoom {
         }
     }
 
-    /// Whether it should be trimmed soon.
+    /// Returns whether the log should be trimmed soon.
     pub fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// Refuses entries of so many bytes that would take the room that flushes need.
+    /// Refuses entries of this many bytes if they would take the space that flushes need.
     pub fn admit(&self, log: &ReplicaLog, bytes: u64) -> Result<(), WriteError> {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         let unlooked_bytes = self.unlooked_bytes.load(Ordering::Relaxed);
@@ -130,7 +131,7 @@ impl LogRoom {
         }
     }
 
-    /// What the log may do now; `None` where nothing is known of the disk.
+    /// Returns the log's limits now, or `None` if the free space of the disk is unknown.
     pub fn look(&self, log: &ReplicaLog, wished_bytes: u64) -> Option<Allowed> {
         let written_bytes = self.written_bytes.load(Ordering::Relaxed);
         if let Some(allowed) = self.known(written_bytes) {
@@ -140,7 +141,7 @@ impl LogRoom {
         let (needed, all) = (log.needed_bytes(), log.size_bytes());
         let allowed = Allowed::of(found, needed, wished_bytes);
         let kept = all.saturating_sub(needed);
-        // Whoever was refused may have gone.
+        // The refused callers may no longer wait.
         if found.free_bytes >= 2 * found.flush_bytes {
             self.is_refusing.store(false, Ordering::Relaxed);
         }
@@ -161,7 +162,8 @@ impl LogRoom {
         Some(allowed)
     }
 
-    /// Of a thousand idle groups each asks every second.
+    /// Returns the result of the last check if it is still valid: each of a thousand idle groups
+    /// asks every second.
     fn known(&self, written_bytes: u64) -> Option<Allowed> {
         let mut seen = self.seen.lock();
         let is_short = self.is_short();
@@ -173,8 +175,7 @@ impl LogRoom {
         Some(seen.allowed)
     }
 
-    /// Whether the table is to be written to runs that was found to have to be: not for each
-    /// record.
+    /// Returns whether to flush the table if a check found that necessary: not for each record.
     pub fn asks(&self, least_bytes: u64) -> bool {
         let written = self.written_bytes.load(Ordering::Relaxed);
         let asked = self.asked_bytes.load(Ordering::Relaxed);
@@ -222,18 +223,18 @@ mod tests {
 
     #[test]
     fn a_log_gives_way_as_the_disk_fills() {
-        // Of 250 MiB a fifth is needed.
+        // A fifth of 250 MiB is needed.
         assert!(!allowed(200, 50, 49).flushes);
         assert!(allowed(200, 50, 51).flushes);
         let found = allowed(200, 50, 51);
         assert_eq!(found.kept_bytes, 25 * MIB);
         assert!(found.segment_bytes < 4 * MIB && found.is_plenty);
-        // Memory needs half of what is free: nothing is kept, and what is needed is written.
+        // The flush needs half of the free space: nothing is retained, and the memtable is flushed.
         let tight = allowed(99, 50, 1);
         assert_eq!(tight.kept_bytes, 0);
         assert_eq!(tight.segment_bytes, LEAST_SEGMENT_BYTES);
         assert!(tight.flushes && !tight.is_plenty);
-        // There is nothing to write.
+        // There is nothing to flush.
         assert!(!allowed(1, 2, 0).flushes);
     }
 }

@@ -1,5 +1,6 @@
-//! The thread that writes a table's log: what its groups want to survive meanwhile is one write,
-//! and one sync.
+//! The thread that writes a table's log.
+//!
+//! The writes that its groups request during one write and sync form the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -14,34 +15,34 @@ use forebay_replica::{GroupId, Persist};
 use parking_lot::{Condvar, Mutex};
 use tracing::{info, warn};
 
-use crate::outside::{GroupLog, WriteError, Writing};
+use crate::environment::{GroupLog, WriteError, Writing};
 
-/// Between two tries of a write that the disk has no room for.
+/// The time between two tries of a write that the disk has no space for.
 const RETRY: Duration = Duration::from_millis(50);
-/// Who asks is told that there is no room once that has lasted so long: writes wait for less where
-/// memory is written to runs first.
+/// After this long without disk space, callers get an error. Writes wait for less while the
+/// memtable is flushed first.
 const LASTS: Duration = Duration::from_secs(2);
 
-/// Whose wishes are written.
+/// A group whose writes the thread makes.
 pub(crate) trait LogUser: Debug + Send + Sync {
     fn id(&self) -> GroupId;
 
-    /// What it wishes is not written any more.
+    /// Returns whether the group has ended: the thread then drops its writes.
     fn is_ended(&self) -> bool;
 
-    /// What was wished by this number survives.
+    /// Reports that the writes up to this number are durable.
     fn persisted(self: Arc<Self>, number: u64);
 
-    /// Nobody knows what the log has.
+    /// Reports that it is unknown what the log has.
     fn log_broke(&self, problem: &str);
 }
 
-/// The log of a table with the thread that writes it; dropped, it writes what waits, and ends.
+/// The log of a table with the thread that writes it. When dropped, it writes what waits, and ends.
 #[derive(Debug)]
 pub struct TableLog {
     queue: Arc<WriteQueue>,
     thread: Option<JoinHandle<()>>,
-    /// States are being kept so that the log becomes shorter.
+    /// States are being persisted so that the log can be shortened.
     is_keeping: AtomicBool,
 }
 
@@ -51,9 +52,9 @@ struct WriteQueue {
     clock: Arc<dyn Clock>,
     waiting: Mutex<PendingWrites>,
     came: Condvar,
-    /// A write has ended.
+    /// Signals the end of a write.
     ended: Condvar,
-    /// Why nothing is written for now, if so.
+    /// The reason why nothing can be written for now, if there is one.
     no_room: Mutex<Option<NoRoom>>,
 }
 
@@ -66,13 +67,13 @@ struct NoRoom {
 #[derive(Debug, Default)]
 struct PendingWrites {
     all: Vec<LogWrite>,
-    /// The groups whose wishes are being written.
+    /// The groups whose writes are in progress.
     writing: BTreeSet<GroupId>,
     is_closed: bool,
 }
 
 impl TableLog {
-    /// The clock is what the thread sleeps by where the disk is full.
+    /// Starts the thread. It sleeps by the clock while the disk is full.
     pub fn start(log: Arc<dyn GroupLog>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
         let queue = Arc::new(WriteQueue {
             log,
@@ -97,8 +98,8 @@ impl TableLog {
         &*self.queue.log
     }
 
-    /// Why nothing is written for now, where the disk has had no room for a while: it is tried
-    /// again all the time.
+    /// Returns why nothing can be written, if the disk has had no space for a while. The thread
+    /// keeps trying.
     pub fn no_room(&self) -> Option<String> {
         let now = self.queue.clock.monotonic();
         let no_room = self.queue.no_room.lock();
@@ -106,8 +107,8 @@ impl TableLog {
         lasting.map(|none| none.problem.clone())
     }
 
-    /// Waits until nothing of a group is written any more. REQUIRES: it ended, and this is no
-    /// thread that writes.
+    /// Waits until no write of a group is in progress. REQUIRES: the group has ended, and the
+    /// caller is not the writing thread.
     pub(crate) fn settle(&self, group: GroupId) {
         let mut waiting = self.queue.waiting.lock();
         while waiting.writing.contains(&group) {
@@ -115,7 +116,7 @@ impl TableLog {
         }
     }
 
-    /// Whether it is for the caller to have the states kept: one at a time.
+    /// Returns whether the caller is to persist the states: one caller at a time.
     pub(crate) fn begin_keeping(&self) -> bool {
         !self.is_keeping.swap(true, Ordering::AcqRel)
     }
@@ -144,13 +145,13 @@ impl Drop for TableLog {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != this_thread
         {
-            // A panic there was reported there; there is nothing to add here.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// A wish, and whose it is.
+/// A write with its group.
 type LogWrite = (Arc<dyn LogUser>, Persist);
 
 impl WriteQueue {
@@ -175,7 +176,7 @@ impl WriteQueue {
         }
     }
 
-    /// What is tried again all the time is told of once.
+    /// Logs a repeated failure once.
     fn lacks_room(&self, problem: String) {
         let mut no_room = self.no_room.lock();
         let since = match &*no_room {
@@ -188,13 +189,13 @@ impl WriteQueue {
         *no_room = Some(NoRoom { since, problem });
     }
 
-    /// What is to be written next; what nobody wishes any more is not.
+    /// Returns the next writes. Drops those of groups that have ended.
     fn take(&self) -> Option<Vec<LogWrite>> {
         loop {
             let all = self.wait()?;
             let (ended, orders): (Vec<LogWrite>, Vec<LogWrite>) =
                 all.into_iter().partition(|(group, _)| group.is_ended());
-            // Without the lock, which the last wish takes with its log.
+            // Drop it without the lock: the last write closes its log.
             drop(ended);
             let writing = orders.iter().map(|(group, _)| group.id()).collect();
             self.waiting.lock().writing = writing;
@@ -216,12 +217,12 @@ impl WriteQueue {
             waiting.writing
         );
         let all = std::mem::take(&mut waiting.all);
-        // Whoever ends one of these meanwhile waits until it is known to be written or not.
+        // A caller that ends one of these groups waits until its write has succeeded or failed.
         waiting.writing = all.iter().map(|(group, _)| group.id()).collect();
         (!all.is_empty()).then_some(all)
     }
 
-    /// What there was no room for is tried again after a while, unless nobody waits for it.
+    /// Tries writes that had no disk space again after a while, unless nothing waits for them.
     fn end_write(&self, mut left: Vec<LogWrite>) {
         let is_full = !left.is_empty();
         let mut waiting = self.waiting.lock();
@@ -261,8 +262,8 @@ impl WriteQueue {
     }
 }
 
-/// Whether the numbers of each group's wishes rise. Of a group that has ended meanwhile there may
-/// be others.
+/// Returns whether the write numbers of each group increase. A group that ended meanwhile may have
+/// another order.
 fn are_in_order(orders: &[LogWrite]) -> bool {
     let mut last = BTreeMap::new();
     let mut row_estimate = orders.iter().filter(|(group, _)| !group.is_ended());

@@ -1,4 +1,4 @@
-//! The replicas of a table that a process finds when it starts.
+//! Opens the replicas of a table that a process finds when it starts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,35 +17,35 @@ use thiserror::Error;
 use crate::partition_state::facts_of;
 use crate::replica_log::{EngineLog, entry_of, entry_place};
 
-/// Entries are read so many bytes at a time.
+/// The number of bytes of entries in one read.
 const READ_BYTES: u64 = 16 << 20;
 
-/// A replica that is to be here: a partition of the table, and the peer that it is.
+/// A replica that this node is to have: a partition of the table, and its peer number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundReplica {
     pub partition: PartitionId,
     pub group: GroupId,
     pub peer: PeerId,
-    /// It was never here before: the log need not know of it.
+    /// The replica is new on this node, so the log may have no records of its group.
     pub is_new: bool,
-    /// Where its random numbers come from: another one at each start.
+    /// The seed of its random numbers: a different one at each start.
     pub seed: u64,
 }
 
-/// What a process goes on with.
+/// The log of a table, and the start of each of its replicas.
 #[derive(Debug)]
 pub struct OpenReplicas {
     pub log: Arc<EngineLog>,
     pub starts: BTreeMap<GroupId, Start>,
 }
 
-/// Why the replicas of a table cannot go on as the peers that they were.
+/// A reason why the replicas of a table cannot continue as the peers that they were.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// They promised what they may not remember: each joins its group as a new peer.
+    /// The log may have lost promises. Each replica joins its group as a new peer.
     #[error(transparent)]
     Forgot(#[from] MemoryLoss),
-    /// The same, of one of them.
+    /// The log may have lost promises of one group. Its replica joins the group as a new peer.
     #[error("group {group}: {problem}; its replica here joins it again as a new peer")]
     Group { group: u64, problem: String },
     #[error(transparent)]
@@ -54,8 +54,8 @@ pub enum OpenError {
     Table(#[from] LiveError),
 }
 
-/// What the replicas of a table begin with: its partitions as they were opened, and the log. What
-/// the log has of groups that are not among them is forgotten.
+/// Returns what the replicas of a table start with: its partitions as they were opened, and the
+/// log. Removes from the log the records of groups that are not among them.
 pub fn open_replicas(
     table: &LiveTable,
     (log, opened): (ReplicaLog, OpenedLog),
@@ -92,7 +92,7 @@ pub fn open_replicas(
     for (group, start) in &starts {
         let known = opened.groups.get(&group.0);
         let before = entry_place(start.before);
-        // A copy was put in place, and the log does not say so yet.
+        // The copy was installed before the log recorded it.
         let is_passed = |known: &LoggedGroup| start.entries.is_empty() && known.last != before;
         if known.is_none_or(is_passed) {
             let promise = start.promise.to_bytes();
@@ -104,7 +104,7 @@ pub fn open_replicas(
     Ok(OpenReplicas { log, starts })
 }
 
-/// What a replica begins with that was ended, or was cut off from another, since the log was
+/// Returns what a replica starts with that was ended, or was split off another, after the log was
 /// opened.
 pub fn start_again(
     table: &LiveTable,
@@ -132,7 +132,7 @@ fn start_of(
             vote: None,
             committed: applied.place.index,
         }),
-        // With the log what it promised is gone.
+        // Without its log records, the replica's promises are lost.
         None => return Err(of_group(group, "its log has nothing of it".to_owned())),
     };
     let promise = promise.map_err(|error| of_group(group, error.to_string()))?;
@@ -168,8 +168,8 @@ fn start_of(
     })
 }
 
-/// The log's entries behind what is applied. Where a copy was put in place and the log does not
-/// say so yet, it has none that go on from it.
+/// Returns the log's entries after the applied one. If a copy was installed and the log does not
+/// record it yet, the log has no entries that follow it.
 fn entries_behind(
     log: &ReplicaLog,
     group: GroupId,
@@ -202,7 +202,7 @@ fn entries_behind(
     }
 }
 
-/// The log's entries up to what is applied, for peers that are behind.
+/// Returns the log's entries up to the applied one, for peers that lag.
 fn older_entries(
     log: &ReplicaLog,
     group: GroupId,
@@ -219,7 +219,7 @@ fn older_entries(
     older.ok_or_else(|| of_group(group, "the terms of its log fall".to_owned()))
 }
 
-/// Whether the log has what is applied last, or begins just behind it.
+/// Returns whether the log has the last applied entry, or begins just after it.
 fn goes_on(
     log: &ReplicaLog,
     group: GroupId,

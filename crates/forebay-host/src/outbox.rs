@@ -1,5 +1,7 @@
-//! Messages on their way out: those of all groups to one node leave in one frame, as far as they go
-//! into one. Nodes take turns: who is sent much holds up nobody else.
+//! Outgoing messages, by node.
+//!
+//! The messages of all groups to one node leave in one frame, as many as fit. Nodes take turns, so
+//! that much traffic to one node delays no other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,12 +9,13 @@ use std::sync::Arc;
 use forebay_replica::{PeerMessage, encode};
 use parking_lot::{Condvar, Mutex};
 
-use crate::outside::{MessageSender, NodeKey};
+use crate::environment::{MessageSender, NodeKey};
 
-/// More of it to one node is thrown away: it does not listen, and is told anew what it missed.
+/// The most bytes of messages that wait for one node. More are dropped: the node does not read, and
+/// its peers send again what it missed.
 const MOST_TO_SEND_BYTES: usize = 64 << 20;
-/// So many bytes of messages at most go into one frame, unless one message has more. While it is
-/// encoded and sent, the messages to other nodes wait.
+/// The most bytes of messages in one frame, unless one message has more. The messages to other
+/// nodes wait while a frame is encoded and sent.
 const MOST_FRAME_BYTES: usize = 512 << 10;
 
 #[derive(Debug, Default)]
@@ -24,7 +27,7 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct OutgoingMessages {
     by_node: BTreeMap<NodeKey, NodeMail>,
-    /// So many are about to add more.
+    /// The number of callers that are about to add more.
     held: usize,
     is_closed: bool,
 }
@@ -36,7 +39,7 @@ struct NodeMail {
 }
 
 impl NodeMail {
-    /// The first messages, as many as go into a frame, and one at least.
+    /// Takes the first messages that fit in a frame, at least one.
     fn take_frame(&mut self) -> Vec<PeerMessage> {
         let mut bytes = 0;
         let fits = |message: &&PeerMessage| {
@@ -81,7 +84,7 @@ impl Outbox {
         }
     }
 
-    /// What comes while `work` is done leaves together.
+    /// Holds the messages that arrive while `work` runs, so that they leave together.
     pub fn together(&self, work: impl FnOnce()) {
         self.waiting.lock().held += 1;
         work();
@@ -97,7 +100,7 @@ impl Outbox {
         }
     }
 
-    /// Sends what comes until the outbox is closed.
+    /// Sends messages until the outbox is closed.
     pub fn run(&self, post: &dyn MessageSender) {
         while let Some(frames) = self.take() {
             for (to, messages) in frames {
@@ -106,7 +109,7 @@ impl Outbox {
         }
     }
 
-    /// A frame to each node that is to be sent something.
+    /// Takes a frame for each node that has messages.
     fn take(&self) -> Option<Vec<(NodeKey, Vec<PeerMessage>)>> {
         let mut waiting = self.waiting.lock();
         while (waiting.by_node.is_empty() || waiting.held > 0) && !waiting.is_closed {
@@ -127,7 +130,7 @@ impl Outbox {
     }
 }
 
-/// See [`Outbox::run`].
+/// Delivers messages through [`Outbox::run`].
 pub(crate) fn deliver(
     outbox: &Arc<Outbox>,
     post: &Arc<dyn MessageSender>,

@@ -12,23 +12,23 @@ use forebay_replica::{
 };
 use parking_lot::Mutex;
 
+use crate::environment::{ChildReplicas, GroupState, StateError};
 use crate::loads::{LoadedRuns, load_of};
-use crate::outside::{ChildReplicas, GroupState, StateError};
 
-/// Runs the commands of proposals.
+/// The interpreter of the commands in proposals.
 pub trait Commands: std::fmt::Debug + Send + Sync {
-    /// Does the command of a proposal on a handle of the table that writes once at most, and
-    /// answers what its asker is told. What it does depends on the table, the stamp and the
-    /// operations alone: it is done on every replica. An error is of this machine, not of the
-    /// command, which then has not been done.
+    /// Runs a proposal's command on a handle of the table that writes at most once, and returns the
+    /// answer for the client. The effect depends only on the table, the stamp and the operations:
+    /// every replica runs the command. An error is local to this machine: the command then had no
+    /// effect.
     fn run(&self, table: &LiveTable, stamp_ms: u64, operations: &[u8])
     -> Result<Bytes, StateError>;
 }
 
-/// Brings copies of partitions from other nodes.
+/// The client that fetches copies of partitions from other nodes.
 pub trait CopyFetcher: std::fmt::Debug + Send + Sync {
-    /// The partition as a peer has it, at this place of its log or a later one. The files of its
-    /// runs are finished and synced among the table's, under ids of here.
+    /// Fetches the partition from a peer, at this place of its log or a later one. The files of its
+    /// runs are finished and synced among the table's files, under ids of this node.
     fn fetch_copy(
         &self,
         group: GroupId,
@@ -37,7 +37,7 @@ pub trait CopyFetcher: std::fmt::Debug + Send + Sync {
     ) -> Result<PartitionContent, String>;
 }
 
-/// With what a partition's entries are done.
+/// The services that apply a partition's entries.
 #[derive(Debug, Clone)]
 pub struct StateParts {
     pub commands: Arc<dyn Commands>,
@@ -45,18 +45,18 @@ pub struct StateParts {
     pub loads: Arc<dyn LoadedRuns>,
 }
 
-/// See the module's text.
+/// The state of one partition's replica in the engine.
 #[derive(Debug)]
 pub struct PartitionState {
     table: LiveTable,
     partition: PartitionId,
     group: GroupId,
     parts: StateParts,
-    /// The peer that it is, and who keeps the replicas of its children.
+    /// This replica's peer number, and the store of its children's replicas.
     children: Option<(PeerId, Arc<dyn ChildReplicas>)>,
-    /// Answers of an entry that is applied in part.
+    /// The answers of an entry that is applied in part.
     answers: Mutex<PartialAnswers>,
-    /// Copies that came, the one that is to be put in place among them.
+    /// The copies that were fetched, among them the one to install.
     fetched: Mutex<Vec<PartitionContent>>,
 }
 
@@ -67,7 +67,7 @@ struct PartialAnswers {
 }
 
 impl PartitionState {
-    /// Of a partition that is here, of a replicated table.
+    /// Wraps a local partition of a replicated table.
     pub fn new(
         table: LiveTable,
         partition: PartitionId,
@@ -85,8 +85,8 @@ impl PartitionState {
         }
     }
 
-    /// Says which peer it is, and who keeps the replicas of its children. Without, none comes of a
-    /// split here.
+    /// Sets the peer number, and the store of the children's replicas. Without it, a split creates
+    /// no replicas on this node.
     #[must_use]
     pub fn split_for(mut self, me: PeerId, children: Arc<dyn ChildReplicas>) -> Self {
         self.children = Some((me, children));
@@ -105,7 +105,7 @@ impl PartitionState {
         self.children.as_ref()
     }
 
-    /// The partition as it is now, for a peer that is behind.
+    /// Returns a copy of the partition as it is now, for a peer that lags.
     pub fn copy(&self) -> Result<PartitionCopy, LiveError> {
         self.table.copy_of(self.partition)
     }
@@ -130,7 +130,7 @@ impl PartitionState {
         };
         let mut partial = self.answers.lock();
         if partial.index != decided.place.index {
-            // Those that an earlier process applied are answered to nobody.
+            // An earlier process applied these proposals, so no client waits for their answers.
             let answers = vec![Bytes::new(); done as usize];
             *partial = PartialAnswers {
                 index: decided.place.index,
@@ -163,7 +163,7 @@ impl PartitionState {
         }
         let handle = self.table.entry(self.partition, decided, number);
         let handle = handle.map_err(of_this_machine)?;
-        // Without operations it moves the partition's time.
+        // A proposal without operations moves the partition's time.
         let answer = match operations {
             [] => Bytes::new(),
             operations => self
@@ -180,7 +180,7 @@ impl PartitionState {
         let applied = self.table.applied(id).map_err(of_this_machine)?;
         let runs = match loads.find(self.table.name(), id, load) {
             Some(run) => vec![run],
-            // It was added before, and adds nothing.
+            // The load was added before, and adds nothing.
             None if applied.loaded >= load => Vec::new(),
             None => {
                 let problem = format!("the run of load {load} has not come");
@@ -251,7 +251,7 @@ impl GroupState for PartitionState {
                 .table
                 .applied(self.partition)
                 .map_err(of_this_machine)?;
-            // It was put in place before the log could say so.
+            // The copy was installed before the log recorded it.
             return match is_at(&applied, facts) {
                 true => Ok(()),
                 false => Err(StateError::Never("the copy that came is gone".to_owned())),
@@ -265,7 +265,7 @@ impl GroupState for PartitionState {
             facts.place,
             self.table.applied(self.partition)
         );
-        // Runs that the table has now are not removed.
+        // Keep the runs that the table has now.
         let is_past = |content: &mut PartitionContent| {
             let applied = content.applied.as_ref();
             applied.is_none_or(|applied| applied.index <= facts.place.index)
@@ -290,7 +290,7 @@ impl GroupState for PartitionState {
     }
 }
 
-/// What became of an error of the engine while an entry was applied: what passes is tried again.
+/// Maps an error of the engine during an apply to a state error. Transient errors are tried again.
 pub(crate) fn of_this_machine(error: LiveError) -> StateError {
     match error.may_pass() {
         true => StateError::Later(error.to_string()),
@@ -299,13 +299,13 @@ pub(crate) fn of_this_machine(error: LiveError) -> StateError {
     }
 }
 
-/// Whether the last entry that is applied as a whole is this one; of the next one some proposals
-/// may be, as they may in a copy that was made meanwhile.
+/// Returns whether this is the last entry that is applied as a whole. Some proposals of the next
+/// entry may be applied, also in a copy that was made meanwhile.
 fn is_at(applied: &AppliedPlace, facts: &SnapshotFacts) -> bool {
     (applied.term, applied.index) == (facts.place.term, facts.place.index)
 }
 
-/// How the engine keeps what holds at a place.
+/// Returns the facts at a place in the engine's form.
 pub fn place_of(facts: &SnapshotFacts) -> AppliedPlace {
     AppliedPlace {
         term: facts.place.term,
@@ -317,7 +317,7 @@ pub fn place_of(facts: &SnapshotFacts) -> AppliedPlace {
     }
 }
 
-/// What holds at a place, of which the last entry is applied as a whole.
+/// Returns the facts at a place whose last entry is applied as a whole.
 pub fn facts_of(applied: &AppliedPlace) -> Result<SnapshotFacts, CodecError> {
     let members = Bytes::copy_from_slice(&applied.members);
     Ok(SnapshotFacts {

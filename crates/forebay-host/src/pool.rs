@@ -1,8 +1,9 @@
-//! A few threads that change states: each group's entries in their order, one thread at a time.
+//! A pool of a few threads that change states.
 //!
-//! Some steps wait for the disk for long: runs of a load that are added, a partition that is cut, a
-//! copy that is put in place. Threads of their own do these, so that the others go on with the
-//! entries of other groups.
+//! The entries of each group are applied in their order, by one thread at a time.
+//!
+//! Some steps wait long for the disk: a load adds runs, a partition is split, a copy is installed.
+//! Separate threads do these, so that the other threads can apply the entries of other groups.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -12,22 +13,22 @@ use std::time::Duration;
 use forebay_io::Clock;
 use parking_lot::{Condvar, Mutex};
 
-/// Between two tries of what had no room.
+/// The time between two tries of work that had no disk space.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Whose state is changed.
+/// A group whose state the pool changes.
 pub(crate) trait StateKeeper: Debug + Send + Sync {
-    /// Does what waits; what takes long only where that is said.
+    /// Does the waiting work. Does long steps only if `may_take_long`.
     fn work(self: Arc<Self>, may_take_long: bool) -> TaskOutcome;
 }
 
-/// What came of it.
+/// The outcome of a step of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TaskOutcome {
     All,
-    /// It is to be tried again soon.
+    /// The disk has no space. The pool tries again soon.
     NoRoom,
-    /// What comes next is for those who may take long.
+    /// The next step is for the threads that may take long.
     TakesLong,
 }
 
@@ -42,11 +43,11 @@ pub(crate) struct WorkerPool {
 #[derive(Debug, Default)]
 struct PoolTask {
     groups: VecDeque<Arc<dyn StateKeeper>>,
-    /// Of which the next step takes long.
+    /// The groups whose next step takes long.
     long: VecDeque<Arc<dyn StateKeeper>>,
-    /// What had no room, and waits for the next try.
+    /// The groups whose work had no disk space and that wait for the next try.
     short: Vec<Arc<dyn StateKeeper>>,
-    /// A thread sleeps until that is due. The others go on with what has room.
+    /// A thread sleeps until the next try is due. The others work on groups that have space.
     is_awaited: bool,
     is_closed: bool,
 }
@@ -61,10 +62,10 @@ impl WorkerPool {
         }
     }
 
-    /// REQUIRES: the group is not in the line, and no thread is at it.
+    /// Queues a group. REQUIRES: the group is not queued, and no thread works on it.
     pub fn line_up(&self, group: Arc<dyn StateKeeper>) {
         let mut due = self.due.lock();
-        // Nobody would come for it, and it holds the crew.
+        // After the close no thread would take the group, and the group holds the pool alive.
         if !due.is_closed {
             due.groups.push_back(group);
             drop(due);
@@ -83,7 +84,7 @@ impl WorkerPool {
         drop(due);
         self.came.notify_all();
         self.long_came.notify_all();
-        // Without the lock: the last of them closes its log, whose thread may line up others.
+        // Drop them without the lock: the last one closes its log, whose thread may queue others.
         drop(left);
     }
 
@@ -91,14 +92,14 @@ impl WorkerPool {
         self.due.lock().is_closed
     }
 
-    /// What one of its threads does.
+    /// Works on queued groups until the pool is closed.
     pub fn run(&self) {
         while let Some(group) = self.take(|due| &mut due.groups, &self.came) {
             self.see_to(group, false);
         }
     }
 
-    /// What one of its threads does that are for steps which take long.
+    /// Works on the long steps of groups until the pool is closed.
     pub fn run_long(&self) {
         while let Some(group) = self.take(|due| &mut due.long, &self.long_came) {
             self.see_to(group, true);
@@ -137,12 +138,12 @@ impl WorkerPool {
         }
     }
 
-    /// Puts a group behind the others that had no room. One thread waits for all of them.
+    /// Queues a group for the next try. One thread waits for all of them.
     fn try_later(&self, group: Arc<dyn StateKeeper>) {
         {
             let mut due = self.due.lock();
             if due.is_closed {
-                // Its lock is let go of first, as above.
+                // Release the lock first, as above.
                 drop(due);
                 return;
             }
@@ -180,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Has no room until it is told.
+    /// A group without disk space until the test provides it.
     #[derive(Debug)]
     struct Short {
         has_room: Arc<AtomicBool>,
@@ -199,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Waits until it is told to go on.
+    /// A group that waits until the test lets it continue.
     #[derive(Debug)]
     struct Long {
         goes_on: Mutex<Receiver<()>>,
@@ -235,7 +236,7 @@ mod tests {
             tries: Arc::default(),
             done,
         }));
-        // The long one cannot have ended.
+        // The long step cannot have ended.
         is_done.recv().unwrap();
         go.send(()).unwrap();
         is_long_done.recv().unwrap();
@@ -259,7 +260,7 @@ mod tests {
                 done: done.clone(),
             })
         };
-        // More of them than threads.
+        // More groups than threads.
         (0..5).for_each(|_| pool.line_up(group(&has_room)));
         while tries.load(Ordering::SeqCst) < 20 {
             std::thread::yield_now();

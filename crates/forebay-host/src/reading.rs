@@ -1,4 +1,4 @@
-//! Reading what may be old by a bound.
+//! Stale reads: reads of data whose age is bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,8 +7,9 @@ use std::time::Duration;
 use crate::group::{HostedGroup, ReadCallback, ReadPermit};
 
 impl HostedGroup {
-    /// Without asking, where what is here was the newest within the bound. A new question follows
-    /// behind it once half of that has passed, so that those who read all the time do not wait.
+    /// Answers at once if this replica's data was current within the bound. Once half of the bound
+    /// has passed, it asks for a new read index in the background, so that a steady stream of reads
+    /// never waits.
     pub(crate) fn read_within(self: &Arc<Self>, bound: Duration, done: ReadCallback) {
         let now = self.core.now().monotonic;
         let fresh = *self.fresh.lock();

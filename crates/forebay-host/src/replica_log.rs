@@ -1,4 +1,4 @@
-//! The log of a table's groups as the engine keeps it.
+//! The log of a table's groups, stored in the engine.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,29 +12,30 @@ use forebay_replica::{CodecError, Content, GroupId, LogEntry, Persist, Place, Pr
 use parking_lot::RwLock;
 use tracing::{debug, warn};
 
+use crate::environment::{Acknowledged, FoundEntries, GroupLog, NoEntries, WriteError, Writing};
 use crate::log_room::LogRoom;
-use crate::outside::{Acknowledged, FoundEntries, GroupLog, NoEntries, WriteError, Writing};
 
-/// What is kept of entries that restarts do not need, for peers that are behind, unless it is said
-/// otherwise.
+/// The default number of bytes of entries that the log retains for lagging peers, beyond what
+/// restarts need.
 pub const KEPT_BYTES: u64 = 64 << 20;
-/// A log that has so much more than that is shortened by writing what is in memory to runs.
+/// If the log is this many bytes longer than that, the table shortens it by flushing its memtable.
 const LONG_BYTES: u64 = 192 << 20;
-/// Between two looks whether segments can go: so many trims, or the bytes of a segment.
+/// The limits between two checks for segments to remove: this many trims, or the bytes of a
+/// segment.
 const LOOK_TRIMS: u64 = 16;
 
-/// See the module's text.
+/// The log of a table's groups, with its limits on disk space.
 #[derive(Debug)]
 pub struct EngineLog {
-    /// None: it is closed.
+    /// None: the log is closed.
     log: RwLock<Option<ReplicaLog>>,
     kept_bytes: AtomicU64,
     trims: AtomicU64,
-    /// How long it was when it was looked at.
+    /// The length of the log at the last check.
     looked_bytes: AtomicU64,
-    /// Some group has so much that is not trimmed that no segment can go.
+    /// A group has so many entries that are not trimmed that no segment can be removed.
     is_held: AtomicBool,
-    /// It was told that segments could not be removed.
+    /// A failure to remove segments was reported.
     is_stuck: AtomicBool,
     room: LogRoom,
 }
@@ -52,7 +53,7 @@ impl EngineLog {
         }
     }
 
-    /// It takes no more of this disk than it should.
+    /// Limits the log to its share of this disk.
     #[must_use]
     pub fn within(self, disk: DiskRoom) -> Self {
         let room = LogRoom::on(disk);
@@ -64,31 +65,32 @@ impl EngineLog {
         Self { room, ..self }
     }
 
-    /// So much is kept of entries that restarts do not need.
+    /// Sets the number of bytes of entries to retain that restarts do not need.
     pub fn keep_for_peers(&self, bytes: u64) {
         self.kept_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many bytes it has for restarts, and besides for peers that are behind.
+    /// Returns the bytes of the log that restarts need, and those that it has besides for lagging
+    /// peers.
     pub fn size_bytes(&self) -> (u64, u64) {
         let size = self.with(|log| (log.needed_bytes(), log.size_bytes()));
         let (needed, all) = size.unwrap_or_default();
         (needed, all.saturating_sub(needed))
     }
 
-    /// Closes it: it says then that it was stopped cleanly. Nothing is written to it any more.
+    /// Closes the log, with a record of a clean stop. Nothing is written to it afterwards.
     pub fn close(&self) -> Result<(), WriteError> {
         let log = self.log.write().take();
         log.map_or(Ok(()), ReplicaLog::close).map_err(refused)
     }
 
-    /// Lets go of it as a kill would: it does not say that it was stopped cleanly.
+    /// Drops the log without a record of a clean stop, as a kill would.
     pub fn abandon(&self) {
         let log = self.log.write().take();
         drop(log);
     }
 
-    /// Why it takes no more records, if it does not.
+    /// Returns the reason if the log accepts no more records.
     pub fn failure(&self) -> Option<String> {
         let log = self.log.read();
         let failure = log.as_ref().and_then(ReplicaLog::failure);
@@ -112,7 +114,7 @@ impl EngineLog {
                 self.is_held.store(is_held, Ordering::Relaxed);
                 self.is_stuck.store(false, Ordering::Relaxed);
             }
-            // What is tried again all the time is told of once.
+            // Report a repeated failure once.
             Err(error) if !self.is_stuck.swap(true, Ordering::Relaxed) => {
                 warn!(%error, "old segments of the log of replicas stay for now");
             }
@@ -121,8 +123,8 @@ impl EngineLog {
         self.looked_bytes.store(log.size_bytes(), Ordering::Relaxed);
     }
 
-    /// After so many trims it is looked whether segments can go: after all groups' at the latest
-    /// where the disk is short.
+    /// Returns the number of trims until the next check for segments to remove. If the disk is
+    /// short of space, this is at most one trim of each group.
     fn look_trims(&self, log: &ReplicaLog) -> u64 {
         match self.room.is_short() {
             true => (log.groups_count() as u64).clamp(1, LOOK_TRIMS),
@@ -130,7 +132,8 @@ impl EngineLog {
         }
     }
 
-    /// Says of a group, before its replica begins, where its log begins, and what it promised.
+    /// Records, before a group's replica starts, where the group's log begins, and what the replica
+    /// promised.
     pub fn begin(
         &self,
         group: GroupId,
@@ -146,12 +149,12 @@ impl EngineLog {
         self.append(&[records], true)
     }
 
-    /// Reads the engine's log; `None`: it is closed.
+    /// Reads the engine's log, or returns `None` if it is closed.
     pub(crate) fn with<R>(&self, read: impl FnOnce(&ReplicaLog) -> R) -> Option<R> {
         self.log.read().as_ref().map(read)
     }
 
-    /// Nothing of the group is needed any more.
+    /// Removes everything of a group.
     pub fn forget(&self, group: GroupId) -> Result<(), WriteError> {
         let records = GroupRecords {
             group: group.0,
@@ -253,7 +256,7 @@ impl GroupLog for EngineLog {
     }
 }
 
-/// A wish with its entries as bytes.
+/// A write with its entries as bytes.
 #[derive(Debug)]
 struct EncodedWrite {
     group: GroupId,
@@ -303,7 +306,7 @@ impl EncodedWrite {
     }
 }
 
-/// The wishes in their order, in parts that have one of each group at most.
+/// Splits the writes, in their order, into parts that have at most one write of each group.
 fn each_group_once(mut orders: &[EncodedWrite]) -> impl Iterator<Item = &[EncodedWrite]> {
     std::iter::from_fn(move || {
         let mut groups = BTreeSet::new();
@@ -330,7 +333,8 @@ pub(crate) fn entry_place(place: Place) -> EntryPlace {
     }
 }
 
-/// Those before the first that is kept are gone; what cannot be read is as good as gone.
+/// Maps an error of a read. Entries before the first retained one are removed. Entries that cannot
+/// be read count as removed.
 fn not_read(group: GroupId, from: u64, error: &ReplicaLogError) -> NoEntries {
     match error {
         ReplicaLogError::Trimmed { first, .. } => NoEntries {

@@ -1,10 +1,10 @@
-//! Splitting a partition where an entry of its group's log says so.
+//! Splits a partition when an entry of its group's log says so.
 //!
-//! On each replica, in this order: where the logs of the children's groups begin is written, which
-//! peers they come to have here is noted, then the partition is split, in one manifest. A crash
-//! before that leaves the whole, and the entry comes again; the children do not run before, so they
-//! have promised nothing until then, and their logs may begin once more. A crash afterwards finds
-//! all parts.
+//! Each replica does the following, in this order: it writes where the logs of the children's
+//! groups begin, records its peers in these groups, and splits the partition in one manifest. After
+//! a crash before the manifest, the partition is whole, and the entry is applied again. The
+//! children do not run before, so they have promised nothing, and their logs may begin again. After
+//! a crash afterwards, all parts are in place.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use forebay_replica::{
     ChildGroup, FOUNDED, GroupId, Membership, Promise, SnapshotFacts, SplitEntry,
 };
 
-use crate::outside::{ChildReplica, StateError, WriteError};
+use crate::environment::{ChildReplica, StateError, WriteError};
 use crate::partition_state::{PartitionState, of_this_machine, place_of};
 use crate::replica_log::{EngineLog, entry_place};
 
-/// A split point as entries have it: 0 and a slot (u16), or 1 and a key.
+/// Encodes a split point for entries: 0 and a slot (u16), or 1 and a key.
 pub fn encode_split_point(at: &Bound) -> Bytes {
     let mut out = BytesMut::new();
     match at {
@@ -44,7 +44,7 @@ fn bound_of(bytes: &[u8]) -> Option<Bound> {
 }
 
 impl EngineLog {
-    /// Begins the log of a child's group. What there was of it goes.
+    /// Begins the log of a child's group. Removes what the log had of it.
     pub fn begin_child(&self, group: GroupId) -> Result<(), WriteError> {
         let promise = Promise {
             term: FOUNDED.term,
@@ -57,7 +57,8 @@ impl EngineLog {
 }
 
 impl PartitionState {
-    /// Splits the partition, unless the entry is for other members, or it was split there before.
+    /// Splits the partition, unless the entry is for other members, or the partition was split
+    /// there before.
     pub(crate) fn apply_split(
         &self,
         decided: &DecidedEntry,
@@ -96,7 +97,7 @@ impl PartitionState {
     }
 }
 
-/// `None`: its split point is none.
+/// Returns `None` if the split point is invalid.
 fn child_of(child: &ChildGroup) -> Option<SplitChild> {
     let founders = child.founders();
     debug_assert!(
@@ -116,7 +117,7 @@ fn child_of(child: &ChildGroup) -> Option<SplitChild> {
     })
 }
 
-/// Whether an entry splits a partition where it ends, or behind that.
+/// Returns whether an entry splits a partition at or after its end.
 pub(crate) fn splits_at_or_behind(split: &SplitEntry, end: Option<&Bound>) -> bool {
     let first = split.children.first();
     let at = first.and_then(|child| bound_of(&child.from));

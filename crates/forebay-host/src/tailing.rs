@@ -1,13 +1,13 @@
-//! Reading a group's log for a peer that is behind.
+//! Reads a group's log for a peer that lags.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use forebay_replica::Event;
 
+use crate::environment::{NoEntries, ReadPace};
 use crate::group::HostedGroup;
 use crate::log_reader::{LogPart, PartReader};
-use crate::outside::{NoEntries, ReadPace};
 
 impl PartReader for HostedGroup {
     fn read_part(self: Arc<Self>, part: LogPart, pace: &dyn ReadPace) {
@@ -32,7 +32,7 @@ impl PartReader for HostedGroup {
                 counts.tail_bytes.fetch_add(found.bytes, Ordering::Relaxed);
                 Event::EntriesCame(found.entries)
             }
-            // What it is asked for is decided, and so was there.
+            // The requested entries are decided, so they were in the log once.
             Ok(_) => Event::EntriesGone { through: part.from },
             Err(NoEntries { through }) => Event::EntriesGone {
                 through: through.max(part.from),

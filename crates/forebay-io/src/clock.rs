@@ -1,4 +1,4 @@
-//! Time.
+//! Wall-clock and monotonic time.
 
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
@@ -6,26 +6,27 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-/// A wait that holds no thread.
+/// A wait that blocks no thread.
 pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Wall-clock and monotonic time.
+/// A source of wall-clock and monotonic time.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// Milliseconds since 1970-01-01 UTC.
+    /// Returns milliseconds since 1970-01-01 UTC.
     fn unix_ms(&self) -> u64;
-    /// Time since some fixed moment; never goes back. Leases and promises are measured by it, so on
-    /// Linux the machine's own one goes on while the machine is suspended.
+    /// Returns the time since some fixed moment; it never goes back. Leases and promises are
+    /// measured by it. On Linux the machine's own clock therefore advances while the machine is
+    /// suspended.
     fn monotonic(&self) -> Duration;
     fn sleep(&self, time: Duration);
-    /// [`Clock::sleep`] of a task. REQUIRES: its runtime has tokio's timer.
+    /// Waits as [`Clock::sleep`] does, for a task. REQUIRES: its runtime has tokio's timer.
     fn wait(&self, time: Duration) -> Waiting;
-    /// Waits until this thread is unparked, so long at most. It may return before, for no reason.
+    /// Waits until this thread is unparked, at most for `limit`. It may return early for no reason.
     fn park(&self, limit: Duration) {
         std::thread::park_timeout(limit);
     }
 }
 
-/// What `work` gives, unless it takes longer than `limit`.
+/// Returns the result of `work`, unless it takes longer than `limit`.
 pub async fn within<F: Future>(clock: &dyn Clock, limit: Duration, work: F) -> Option<F::Output> {
     let (mut work, mut limit) = (pin!(work), clock.wait(limit));
     let first = poll_fn(|context| match work.as_mut().poll(context) {

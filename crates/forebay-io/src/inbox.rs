@@ -1,4 +1,4 @@
-//! What threads send to one that waits for it, and for a moment of its clock besides.
+//! A queue to one thread that waits for messages or for a moment of its clock.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,39 +7,39 @@ use std::time::Duration;
 
 use crate::Clock;
 
-/// The thread that waits, once it does.
+/// The waiting thread, once it waits.
 type Waiter = Arc<Mutex<Option<Thread>>>;
 
-/// The end that sends. Clones send to the same thread.
+/// The sending end. Clones send to the same thread.
 #[derive(Debug)]
 pub struct InboxSender<T> {
-    /// Dropped before `wakes`: the receiver finds it gone.
+    /// Dropped before `wakes`: the receiver then finds it gone.
     sender: Sender<T>,
     wakes: Wakeup,
 }
 
-/// The end that receives. It is for one thread.
+/// The receiving end, for one thread.
 #[derive(Debug)]
 pub struct Inbox<T> {
     receiver: Receiver<T>,
     waiter: Waiter,
 }
 
-/// What came.
+/// The result of receiving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receipt<T> {
     One(T),
     /// The time is over, or nearly so.
     Nothing,
-    /// Nobody sends any more.
+    /// All senders are gone.
     Ended,
 }
 
-/// Wakes the receiver when it is dropped, too.
+/// Wakes the receiver, also when it is dropped.
 #[derive(Debug, Clone)]
 struct Wakeup(Waiter);
 
-/// Both ends.
+/// Returns both ends.
 pub fn inbox<T>() -> (InboxSender<T>, Inbox<T>) {
     let (sender, receiver) = channel();
     let waiter = Waiter::default();
@@ -48,7 +48,7 @@ pub fn inbox<T>() -> (InboxSender<T>, Inbox<T>) {
 }
 
 impl<T> InboxSender<T> {
-    /// Returns whether there is somebody to receive it.
+    /// Sends a message. Returns whether there is a receiver.
     pub fn send(&self, what: T) -> bool {
         let is_sent = self.sender.send(what).is_ok();
         self.wakes.wake();
@@ -66,7 +66,7 @@ impl<T> Clone for InboxSender<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Waits for something, so long at most; it may wait for less, and find nothing.
+    /// Waits for a message, at most for `limit`. It may return early with nothing.
     pub fn receive(&self, clock: &dyn Clock, limit: Duration) -> Receipt<T> {
         self.note_waiter();
         match self.take() {
@@ -76,7 +76,7 @@ impl<T> Inbox<T> {
         self.take()
     }
 
-    /// What is there, without waiting.
+    /// Returns a message without waiting.
     pub fn take(&self) -> Receipt<T> {
         match self.receiver.try_recv() {
             Ok(one) => Receipt::One(one),
@@ -85,7 +85,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Whoever sends from now on wakes this thread.
+    /// Makes later sends wake this thread.
     fn note_waiter(&self) {
         let mut waiter = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);
         let this = std::thread::current();
@@ -117,7 +117,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(600);
 
-    /// Waits on however often it returns for nothing.
+    /// Waits again as often as it returns for nothing.
     fn next<T>(inbox: &Inbox<T>) -> Receipt<T> {
         loop {
             match inbox.receive(&SystemClock, LONG) {

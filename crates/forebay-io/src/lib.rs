@@ -1,10 +1,10 @@
 //! Files, time, randomness and the network as the rest of Forebay sees them.
 //!
 //! Nothing above this crate opens a file, reads a clock, draws a random number or listens at a port
-//! by itself: it is handed a [`Disk`], a [`Clock`], a [`Random`] or a [`Net`]. The real ones are
+//! directly: it gets a [`Disk`], a [`Clock`], a [`Random`] or a [`Net`]. The real ones are
 //! [`OsDisk`], [`SystemClock`], [`SystemRandom`] and, with the feature `net`, `OsNet`.
-//! [`MemoryDisk`] keeps files in memory; [`sim`] has what tests take in their place. All `unsafe`
-//! code is in [`raw`].
+//! [`MemoryDisk`] keeps files in memory; [`sim`] has the replacements for tests. All `unsafe` code
+//! is in [`raw`].
 
 #![allow(
     clippy::disallowed_methods,
@@ -13,7 +13,6 @@
 
 mod clock;
 mod disk;
-mod give_way;
 mod inbox;
 mod log_file;
 mod memory;
@@ -27,13 +26,13 @@ pub mod raw;
 pub mod sim;
 mod threads;
 mod throttle;
+mod yielding;
 
 pub use clock::{Clock, SystemClock, Waiting, within};
 pub use disk::{
     Disk, Lock, LogFile, ReadFile, WriteFile, advice, dir_of, is_bad_device, is_out_of_files,
     is_out_of_space, may_pass, out_of_files, put_file, replace_file,
 };
-pub use give_way::{avoid_large_pages, give_way, limit_behind};
 pub use inbox::{Inbox, InboxSender, Receipt, inbox};
 pub use memory::MemoryDisk;
 pub use net::{Arrival, Connecting, Listener, Net, NetStream};
@@ -47,3 +46,4 @@ pub use threads::{
     start_within,
 };
 pub use throttle::Throttle;
+pub use yielding::{avoid_large_pages, give_way, limit_behind};

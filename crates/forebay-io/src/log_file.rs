@@ -1,16 +1,17 @@
-//! A log's file of the operating system: written through a mapped window where that is safe.
+//! A log's file of the operating system, written through a mapped window if that is safe.
 //!
-//! Copying a small record into shared memory costs less than a system call, and the system has it
-//! all the same: it outlives the process. A long one costs more, as each page is brought in and
-//! filled with zeros first: it is written by a system call. The file is lengthened ahead, with
-//! blocks reserved for all of it, so that a write to the window cannot fail for want of space; what
-//! is reserved beyond the last record reads as zeros, and is given back when the file is closed.
-//! Syncs that need not note a new length are faster, too. Where blocks cannot be reserved (the disk
-//! is nearly full, the file system does not do it), records are written by system calls.
+//! Copying a small record into shared memory costs less than a system call, and the system has the
+//! record all the same: it outlives the process. A long record costs more, because each page is
+//! first read or filled with zeros, so it is written by a system call. The file is extended ahead,
+//! with blocks reserved for all of it, so that a write to the window cannot fail for lack of space.
+//! Reserved bytes beyond the last record read as zeros, and are released when the file is closed.
+//! Syncs are faster, too, if they need not record a new length. If blocks cannot be reserved (the
+//! disk is nearly full, or the file system does not support it), records are written by system
+//! calls.
 //!
-//! Somebody else may cut the file. A write to a page of the window that is gone is told of by a
-//! signal, one behind the new end in its last page by nothing. So the length is looked at before
-//! the file is lengthened, which would hide the cut, and at each sync.
+//! Another process may truncate the file. A write to a page of the window that is gone raises a
+//! signal. A write past the new end within its last page raises none. The length is therefore
+//! checked at each sync, and before the file is extended, which would hide the truncation.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::LogFile;
 use crate::raw::{WriteWindow, reserve_blocks, reserves_blocks};
 
-/// Windows grow with the file between these.
+/// The bounds of a window's length. Windows grow with the file.
 const LEAST_WINDOW_BYTES: u64 = 64 << 10;
 const GREATEST_WINDOW_BYTES: u64 = 4 << 20;
 /// From this length on a system call costs less than the window.
@@ -35,14 +36,14 @@ pub(super) struct OsLogFile {
 #[derive(Debug)]
 struct State {
     window: Option<WriteWindow>,
-    /// Where what was written ends, and where the file does.
+    /// The end of what was written, and the end of the file.
     end: u64,
     reserved_end: u64,
     may_map: bool,
 }
 
 impl State {
-    /// An error when a write to the window found its part of the file missing.
+    /// Fails if a write to the window found its part of the file missing.
     fn check_window(&self) -> io::Result<()> {
         match &self.window {
             Some(window) if window.damaged() => Err(cut_short()),
@@ -50,7 +51,7 @@ impl State {
         }
     }
 
-    /// An error when somebody cut the file off below what was written or reserved.
+    /// Fails if another process has truncated the file below what was written or reserved.
     fn check_whole(&self, file: &File) -> io::Result<()> {
         self.check_window()?;
         match file.metadata()?.len() < self.reserved_end {
@@ -65,7 +66,7 @@ fn cut_short() -> io::Error {
 }
 
 impl OsLogFile {
-    /// `file` is open for reading and writing; `len_bytes` long.
+    /// Creates the log file. `file` is open for reading and writing, and `len_bytes` long.
     pub fn new(file: File, len_bytes: u64, may_map: bool) -> Self {
         let may_map = may_map && reserves_blocks(&file);
         Self {
@@ -83,7 +84,7 @@ impl OsLogFile {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the window that begins at `offset`; `false` when there can be none now.
+    /// Opens the window that begins at `offset`; `false` if there can be none now.
     fn open_window(&self, state: &mut State, offset: u64) -> bool {
         state.window = None;
         if !state.may_map {
@@ -95,7 +96,7 @@ impl OsLogFile {
         match reserve_blocks(&self.file, start, bytes) {
             Ok(()) => state.reserved_end = state.reserved_end.max(start + bytes),
             Err(error) => {
-                // Without space there may be some later.
+                // If there is no space now, there may be later.
                 state.may_map = super::is_out_of_space(&error);
                 return false;
             }
@@ -141,7 +142,7 @@ impl LogFile for OsLogFile {
     fn set_len(&self, len_bytes: u64) -> io::Result<()> {
         let mut state = self.state();
         state.check_whole(&self.file)?;
-        // Nothing is written any more to a page that is cut off.
+        // Nothing may be written to a truncated page.
         state.window = None;
         self.file.set_len(len_bytes)?;
         (state.end, state.reserved_end) = (len_bytes, len_bytes);
@@ -164,7 +165,7 @@ impl Drop for OsLogFile {
         let whole = state.check_whole(&self.file);
         state.window = None;
         if whole.is_ok() && state.reserved_end > state.end {
-            // Readers pass over zeros at the end, should this fail.
+            // If this fails, readers skip the zeros at the end.
             let _ = self.file.set_len(state.end);
         }
     }
@@ -181,7 +182,7 @@ mod tests {
         OsDisk::default().read(path).unwrap()
     }
 
-    /// Records of all lengths, written one behind the other, over many windows.
+    /// Writes records of all lengths, one after the other, over many windows.
     #[test]
     #[cfg_attr(miri, ignore = "maps a real file")]
     fn what_was_written_is_in_the_file_at_once_and_nothing_else_after_closing() {
@@ -221,7 +222,7 @@ mod tests {
         assert!(file.write_all_at(&[3; 10], 20_000).is_err());
     }
 
-    /// Wherever it is cut, also within the page that is written to; the file may have grown again.
+    /// The file may be truncated anywhere, also within the current page, and may have grown again.
     #[test]
     #[cfg_attr(miri, ignore = "maps a real file")]
     fn what_somebody_else_cut_off_is_not_said_to_be_durable() {
@@ -234,7 +235,7 @@ mod tests {
                 file.sync().unwrap();
                 let other = std::fs::OpenOptions::new().write(true).open(&path);
                 other.unwrap().set_len(cut).unwrap();
-                // A small record beside the last one; then one that lengthens the file.
+                // Writes a small record after the last one, then one that extends the file.
                 let written = file.write_all_at(&[2; 10], 10_000);
                 let acknowledged = written.and_then(|()| file.sync());
                 let words = format!("cut at {cut}, without_maps {without_maps}");

@@ -1,7 +1,7 @@
-//! A disk in memory for runs that are written to be measured, and go with it.
+//! A disk in memory for runs that are written only to be measured.
 //!
 //! It has files that are created, written once and read. It has no directories, renames, logs or
-//! locks, and says so to whoever asks for one.
+//! locks, and returns an error for them.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::{Disk, Lock, LogFile, ReadFile, WriteFile};
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
-/// See the module's text. Clones share the files.
+/// A disk of files in memory. Clones share the files.
 #[derive(Debug, Default, Clone)]
 pub struct MemoryDisk {
     files: Arc<Mutex<HashMap<PathBuf, Bytes>>>,

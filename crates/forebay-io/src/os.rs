@@ -13,14 +13,14 @@ use crate::{Disk, Lock, LogFile, ReadFile, WriteFile, is_out_of_space};
 /// Files of the operating system, read by mapping them.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OsDisk {
-    /// Read and written by system calls instead of mapping, so that tools outside the process see
+    /// Reads and writes by system calls instead of mapping, so that tools outside the process see
     /// every access.
     pub without_maps: bool,
 }
 
 impl Disk for OsDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        // A pipe would be waited for until somebody writes to it.
+        // Opening a pipe would wait until a process writes to it.
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NONBLOCK);
         let file = options.open(path)?;
@@ -114,7 +114,7 @@ impl Disk for OsDisk {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         match fs::exists(path) {
-            // Nothing lies below a plain file.
+            // A plain file has nothing below it.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
             exists => exists,
         }
@@ -125,7 +125,7 @@ impl Disk for OsDisk {
     }
 
     fn free_files(&self) -> io::Result<Option<u64>> {
-        // So many are not used up, and counting them takes milliseconds.
+        // So many are never used up, and counting them takes milliseconds.
         const PLENTY: u64 = 1 << 16;
         let Some(limit) = raw::open_files_limit().filter(|limit| *limit < PLENTY) else {
             return Ok(None);
@@ -163,8 +163,8 @@ impl Disk for OsDisk {
                 }
                 Err(fs::TryLockError::Error(error)) => return Err(error),
             }
-            // The holder before may have removed the file between our opening and our locking it:
-            // whoever comes next would make and lock another one.
+            // The previous holder may have removed the file between our opening and our locking it:
+            // the next process would create and lock another one.
             if !is_at(&file, path)? {
                 continue;
             }
@@ -174,8 +174,8 @@ impl Disk for OsDisk {
     }
 }
 
-/// Writes over the words of the holder before, in the block that they took: on a full disk there is
-/// no other. Without any space there are no words.
+/// Overwrites the text of the previous holder in its own block: a full disk has no other. Without
+/// any space there is no text.
 fn write_holder(file: &File, words: &[u8]) -> io::Result<()> {
     match file.write_all_at(words, 0) {
         Err(error) if is_out_of_space(&error) => file.set_len(0),
@@ -183,7 +183,7 @@ fn write_holder(file: &File, words: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Whether the open file is the one that now has this name.
+/// Returns whether the open file is the one that has this name now.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     match fs::metadata(path) {

@@ -9,20 +9,20 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{Arrival, Connecting, Listener, Net, NetStream};
 
-/// TCP. Small replies are sent at once (TCP_NODELAY).
+/// The TCP network. Small replies are sent at once (TCP_NODELAY).
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OsNet;
 
 #[derive(Debug)]
 enum OsListener {
     Bound(StdListener),
-    /// In the runtime that polled it first.
+    /// Registered with the runtime that polled it first.
     Polled(TcpListener),
 }
 
-/// What the other end has not taken after so long is given up, and the connection with it. Else it
-/// would be sent on and on, also after whoever had it sent went away: a command would be done long
-/// after its client was told that nobody knows.
+/// How long the other end may leave sent data unacknowledged before the connection is dropped.
+/// Otherwise the system would resend it indefinitely, even after the sender is gone. A command
+/// could then be done long after its client was informed that its outcome is unknown.
 const UNTAKEN_MS: u32 = 5000;
 
 #[derive(Debug)]
@@ -50,7 +50,8 @@ impl Net for OsNet {
 }
 
 impl OsListener {
-    /// Enters the runtime. Where that fails the port goes on listening: the next call tries again.
+    /// Registers with the runtime. If that fails, the port still listens, and the next call tries
+    /// again.
     fn polled(&mut self) -> io::Result<&mut TcpListener> {
         if let OsListener::Bound(bound) = self {
             let listener = TcpListener::from_std(bound.try_clone()?)?;
@@ -93,7 +94,7 @@ impl Arrival for OsArrival {
     }
 
     fn refuse(mut self: Box<Self>, words: &[u8]) {
-        // Whoever is turned away may not even read it.
+        // A refused client may not even read it.
         let _ = self.stream.write(words);
     }
 }

@@ -1,17 +1,18 @@
-//! What this process may use by the quotas of its control groups: those of a container, or of a
-//! service or slice of systemd. The least of its groups and of those above them counts, of
-//! versions 1 and 2.
+//! The quotas of this process's control groups: those of a container, or of a systemd service or
+//! slice.
+//!
+//! The least quota of its groups and their parents counts, in versions 1 and 2.
 
 use std::path::{Path, PathBuf};
 
 type ReadText<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
-/// How many processors' time this process may use; `None`: there is no quota.
+/// Returns how many processors' time this process may use. `None`: there is no quota.
 pub fn processor_quota() -> Option<f64> {
     processors(&|path| std::fs::read_to_string(path).ok())
 }
 
-/// How many bytes of memory this process may have; `None`: there is no limit.
+/// Returns how many bytes of memory this process may have. `None`: there is no limit.
 pub fn memory_quota() -> Option<u64> {
     memory(&|path| std::fs::read_to_string(path).ok())
 }
@@ -32,23 +33,23 @@ fn memory(read: ReadText<'_>) -> Option<u64> {
     let limits = group_dirs(read, "memory").into_iter().flat_map(|group| {
         let files = match group {
             GroupDir::First(dir) => vec![dir.join("memory.limit_in_bytes")],
-            // Beyond the second the group is slowed down until it has given memory back.
+            // Beyond the second limit the system slows the group until it has released memory.
             GroupDir::Second(dir) => vec![dir.join("memory.max"), dir.join("memory.high")],
         };
-        // "max": none.
+        // "max" is no limit.
         let limit = |file: PathBuf| read(&file)?.trim().parse().ok();
         files.into_iter().filter_map(limit)
     });
     limits.min()
 }
 
-/// Of a control group of this version.
+/// The directory of a control group, by version.
 enum GroupDir {
     First(PathBuf),
     Second(PathBuf),
 }
 
-/// Those of the groups that this process is in, and of those above them.
+/// Returns the directories of this process's groups and of their parents.
 fn group_dirs(read: ReadText<'_>, controller: &str) -> Vec<GroupDir> {
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let mut dirs = Vec::new();
@@ -58,7 +59,7 @@ fn group_dirs(read: ReadText<'_>, controller: &str) -> Vec<GroupDir> {
             continue;
         };
         let path = Path::new(path.trim_start_matches('/'));
-        // A container may see its own group as the root, whatever it is called outside.
+        // A container may see its own group as the root, whatever its name outside.
         for group in path.ancestors() {
             if controllers.is_empty() {
                 dirs.push(GroupDir::Second(Path::new("/sys/fs/cgroup").join(group)));
@@ -71,13 +72,13 @@ fn group_dirs(read: ReadText<'_>, controller: &str) -> Vec<GroupDir> {
     dirs
 }
 
-/// Of version 2: `max 100000` or `25000 100000`.
+/// Parses a quota of version 2: `max 100000` or `25000 100000`.
 fn quota_2(text: &str) -> Option<f64> {
     let mut words = text.split_whitespace();
     quota_1(words.next()?, words.next()?)
 }
 
-/// Of version 1, where -1 is none.
+/// Parses a quota of version 1, where -1 is none.
 fn quota_1(quota_us: &str, period_us: &str) -> Option<f64> {
     let quota_us: f64 = quota_us.trim().parse().ok()?;
     let period_us: f64 = period_us.trim().parse().ok()?;
@@ -88,7 +89,7 @@ fn quota_1(quota_us: &str, period_us: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Reads these files, `/proc/self/cgroup` being the first text.
+    /// Reads these files, where the first text is `/proc/self/cgroup`.
     fn with<'a>(
         groups: &'a str,
         files: &'a [(&'a str, &'a str)],

@@ -1,4 +1,4 @@
-//! Random numbers.
+//! Sources of random numbers.
 
 use std::fmt::Debug;
 

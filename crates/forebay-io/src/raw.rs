@@ -1,17 +1,16 @@
-//! The one module of this crate with `unsafe` code: mapped files, system calls, cache hints, byte
-//! matching.
+//! The `unsafe` code of this crate: mapped files, system calls, cache hints, byte matching.
 //!
 //! Contract, kept by the tests below and in `tests/damage.rs`:
 //! - [`Mapping::bytes`] is a plain slice of an immutable file. Runs are never written after they
-//!   are finished, so the bytes behind the slice do not change. Should somebody cut the file while
-//!   it is mapped, the kernel raises SIGBUS; the handler here puts a page of zeros in the hole,
-//!   marks the mapping as [`Mapping::damaged`] and lets the reader go on. Readers look at that mark
-//!   after they have read and before they answer, and turn it into an error. Between the cut and
-//!   the end of the page that it falls in are zeros without a SIGBUS: who may have read those looks
-//!   at the file's last byte.
-//! - [`WriteWindow`] is written through by its one owner, and read by nobody. Its blocks were
-//!   reserved before; should somebody cut the file meanwhile, the handler puts memory of no file in
-//!   the hole and marks the window, and the write is an error.
+//!   are finished, so the bytes of the slice do not change. If another process truncates the file
+//!   while it is mapped, the kernel raises SIGBUS. The handler then maps a page of zeros into the
+//!   hole, marks the mapping as [`Mapping::damaged`] and lets the reader continue. Readers check
+//!   that mark after they have read and before they answer, and turn it into an error. Between the
+//!   new end and the end of its page are zeros without a SIGBUS. A reader that may have read those
+//!   checks the file's last byte.
+//! - [`WriteWindow`] is written by its one owner, and read by no thread. Its blocks were reserved
+//!   before. If another process truncates the file meanwhile, the handler maps anonymous memory
+//!   into the hole and marks the window, and the write is an error.
 //! - [`prefetch`] and [`match_byte`] never read outside the slice they are given.
 #![allow(unsafe_code)]
 
@@ -37,13 +36,13 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `file`, asking for huge pages: on kernels whose file system supports them a page read
-    /// from the device then costs one TLB entry in 512, which is a third of a look-up's time.
+    /// Maps `file`, and asks for huge pages. On kernels whose file system supports them, a page
+    /// read from the device then costs one TLB entry in 512. That is a third of a look-up's time.
     pub fn new(file: &File) -> io::Result<Self> {
         install_handler();
         // SAFETY: the file is immutable by the module's contract; a cut is caught by the handler.
         let map = unsafe { MmapOptions::new().map(file)? };
-        // Hints: a kernel without huge pages for files says no, and nothing changes.
+        // Hints: a kernel without huge pages for files refuses, and nothing changes.
         let _ = map.advise(Advice::HugePage);
         let guard = GuardedRange::register(map.as_ptr() as usize, map.len(), libc::PROT_READ);
         Ok(Self { map, guard })
@@ -54,13 +53,13 @@ impl Mapping {
         &self.map
     }
 
-    /// Whether a part of the file was found missing since it was mapped.
+    /// Returns whether a part of the file was found missing since it was mapped.
     #[inline]
     pub fn damaged(&self) -> bool {
         self.guard.damaged.load(Ordering::Relaxed)
     }
 
-    /// Which system pages of `offset..offset + len` are in memory, one byte each (bit 0).
+    /// Returns which system pages of `offset..offset + len` are in memory, one byte each (bit 0).
     pub fn residency(&self, offset: usize, len: usize) -> io::Result<Vec<u8>> {
         let end = offset.saturating_add(len).min(self.map.len());
         let start = (offset & !(SYSTEM_PAGE_BYTES - 1)).min(end);
@@ -82,8 +81,8 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Takes the pages of `start..end`, which lie on page bounds, out of this process's memory; the
-    /// next access brings them back.
+    /// Removes the pages of `start..end`, which are page-aligned, from this process's memory. The
+    /// next access loads them again.
     pub fn release(&self, start: usize, end: usize) {
         if start < end && end <= self.map.len() {
             // SAFETY: the range lies in the mapping; dropping clean pages of a read-only file
@@ -102,7 +101,7 @@ impl Drop for Mapping {
     }
 }
 
-/// A part of a file, mapped to be written.
+/// A part of a file, mapped for writing.
 #[derive(Debug)]
 pub struct WriteWindow {
     map: MmapMut,
@@ -111,25 +110,25 @@ pub struct WriteWindow {
 }
 
 impl WriteWindow {
-    /// Maps `len` bytes of `file` from `start` on, a multiple of the system's page. REQUIRES:
-    /// [`reserve_blocks`] has reserved them, and the file is not cut before this is dropped.
+    /// Maps `len` bytes of `file` from `start`, a multiple of the system's page. REQUIRES:
+    /// [`reserve_blocks`] has reserved them, and the file is not truncated before this is dropped.
     pub fn new(file: &File, start: u64, len: usize) -> io::Result<Self> {
         install_handler();
-        // SAFETY: nobody reads through this mapping or another one of the file, so that it does not
-        // matter who else changes the bytes.
+        // SAFETY: nothing reads through this mapping or another one of the file, so changes of the
+        // bytes by other processes do not matter.
         let map = unsafe { MmapOptions::new().offset(start).len(len).map_mut(file)? };
         let guard = GuardedRange::register(map.as_ptr() as usize, map.len(), libc::PROT_WRITE);
         Ok(Self { map, start, guard })
     }
 
-    /// Whether a part of the file was found missing since it was mapped: what was written there is
-    /// lost.
+    /// Returns whether a part of the file was found missing since it was mapped. What was written
+    /// there is lost.
     #[inline]
     pub fn damaged(&self) -> bool {
         self.guard.damaged.load(Ordering::Relaxed)
     }
 
-    /// Writes as much of `bytes` at `offset` of the file as lies in the window; returns how much.
+    /// Writes the bytes at `offset` of the file that fit in the window. Returns how many it wrote.
     #[inline]
     pub fn write(&mut self, bytes: &[u8], offset: u64) -> usize {
         let count = bytes.len().min(self.room(offset));
@@ -138,7 +137,7 @@ impl WriteWindow {
         count
     }
 
-    /// How much of the window lies behind `offset` of the file; nothing if that is not in it.
+    /// Returns how much of the window is after `offset` of the file; 0 if that is not in it.
     #[inline]
     pub fn room(&self, offset: u64) -> usize {
         let behind = offset.checked_sub(self.start);
@@ -153,12 +152,12 @@ impl Drop for WriteWindow {
     }
 }
 
-/// Whether the file lies in a file system where blocks, once reserved, take a write for sure.
+/// Returns whether the file system guarantees writes to reserved blocks.
 pub fn reserves_blocks(file: &File) -> bool {
     const EXT: i64 = 0xef53;
     const XFS: i64 = 0x5846_5342;
     const TMPFS: i64 = 0x0102_1994;
-    // SAFETY: a system call on an open descriptor, which fills the structure that is looked at.
+    // SAFETY: a system call on an open descriptor, which fills the structure that is read.
     let kind = unsafe {
         let mut found: libc::statfs = std::mem::zeroed();
         (libc::fstatfs(file.as_raw_fd(), &raw mut found) == 0).then_some(found.f_type)
@@ -166,7 +165,7 @@ pub fn reserves_blocks(file: &File) -> bool {
     kind.is_some_and(|kind| [EXT, XFS, TMPFS].contains(&kind))
 }
 
-/// Reserves blocks for `len` bytes of the file from `start` on, lengthening it by zeros as needed.
+/// Reserves blocks for `len` bytes of the file from `start`, and extends it with zeros as needed.
 pub fn reserve_blocks(file: &File, start: u64, len: u64) -> io::Result<()> {
     // SAFETY: a system call on an open descriptor.
     let code = unsafe {
@@ -184,7 +183,7 @@ pub fn reserve_blocks(file: &File, start: u64, len: u64) -> io::Result<()> {
     }
 }
 
-/// A mapped address range as the signal handler sees it. Never freed, reused after release.
+/// A mapped address range for the signal handler. Never freed, reused after release.
 #[derive(Debug)]
 struct GuardedRange {
     start: AtomicUsize,
@@ -255,8 +254,8 @@ fn install_handler() {
     });
 }
 
-/// Async-signal-safe: atomics and one system call. An address that is none of ours goes back to the
-/// handler that was there before, by reinstating it and letting the access fault again.
+/// Handles SIGBUS. Async-signal-safe: atomics and one system call. An address outside our ranges
+/// goes to the previous handler: this one reinstates it and lets the access fault again.
 extern "C" fn on_sigbus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo; nodes of RANGES are never freed; the page mapped
     // over lies within one of our own mappings.
@@ -283,8 +282,8 @@ extern "C" fn on_sigbus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
     }
 }
 
-/// Tells the system that read calls on the file bring no neighbours in; faults of mappings still
-/// do.
+/// Tells the system not to read ahead for read calls on the file; page faults of mappings still
+/// read ahead.
 pub fn expect_random_reads(file: &File) {
     // SAFETY: a system call on an open descriptor.
     unsafe {
@@ -292,7 +291,7 @@ pub fn expect_random_reads(file: &File) {
     }
 }
 
-/// Has the system begin to write the file's changed pages to the device. A hint.
+/// Asks the system to begin writing the file's changed pages to the device. A hint.
 pub fn start_write_back(file: &File) {
     // SAFETY: a system call on an open descriptor; 0 and 0 are the whole file.
     unsafe {
@@ -300,9 +299,9 @@ pub fn start_write_back(file: &File) {
     }
 }
 
-/// Has the calling thread, and those that it starts, work for so long at most while others wait for
-/// its processor; in return it comes sooner to its next turn (Linux 6.12; elsewhere nothing
-/// changes). Zero is what the system gives by itself. The nice value stays.
+/// Limits how long the calling thread, and those that it starts, work while others wait for its
+/// processor. In return its next turn comes sooner (Linux 6.12; elsewhere nothing changes). Zero is
+/// the system's default. The nice value stays.
 #[cfg(target_os = "linux")]
 pub fn limit_turns(longest: std::time::Duration) {
     let Some(mut attributes) = scheduling() else {
@@ -312,19 +311,19 @@ pub fn limit_turns(longest: std::time::Duration) {
         return;
     }
     attributes.sched_runtime = longest.as_nanos() as u64;
-    // SAFETY: the system reads the attributes, whose size they say.
+    // SAFETY: the system reads the attributes, which state their size.
     unsafe {
         libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
     }
 }
 
-/// How the calling thread is scheduled, where the system says.
+/// Returns how the calling thread is scheduled, if the system reports it.
 #[cfg(target_os = "linux")]
 fn scheduling() -> Option<libc::sched_attr> {
     let size = size_of::<libc::sched_attr>() as libc::c_uint;
     // SAFETY: all fields are numbers.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
-    // SAFETY: the system writes at most `size` bytes, which are there.
+    // SAFETY: the system writes at most `size` bytes, which the structure has.
     let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
     attributes.size = size;
     (result == 0).then_some(attributes)
@@ -341,7 +340,7 @@ pub fn drop_file_cache(file: &File) {
     }
 }
 
-/// Lets this process open as many files as the system allows it at most: each open run takes one.
+/// Raises this process's limit of open files to the system's maximum: each open run takes one.
 pub fn raise_open_files_limit() {
     // SAFETY: system calls on a structure that is filled in before it is read.
     unsafe {
@@ -353,7 +352,7 @@ pub fn raise_open_files_limit() {
     }
 }
 
-/// How many files this process may have open; `None` where there is no limit.
+/// Returns how many files this process may have open. `None`: there is no limit.
 pub fn open_files_limit() -> Option<u64> {
     // SAFETY: a system call on a structure that is filled in before it is read.
     unsafe {
@@ -363,8 +362,8 @@ pub fn open_files_limit() -> Option<u64> {
     }
 }
 
-/// How often threads of this process went to sleep by themselves so far, those that have ended
-/// included, and this thread not.
+/// Returns how often threads of this process have gone to sleep by themselves, including threads
+/// that have ended and excluding this thread.
 #[cfg(target_os = "linux")]
 pub fn others_fell_asleep() -> u64 {
     let switches = |who| {
@@ -380,8 +379,8 @@ pub fn others_fell_asleep() -> u64 {
     switches(libc::RUSAGE_SELF).wrapping_sub(switches(libc::RUSAGE_THREAD))
 }
 
-/// Has writes beyond the limit of file sizes (`ulimit -f`) fail as others do, where they would end
-/// the process without a word.
+/// Makes writes beyond the limit of file sizes (`ulimit -f`) fail as other writes do. Otherwise
+/// they would end the process silently.
 pub fn ignore_file_size_signal() {
     // SAFETY: a system call; nothing runs when the signal comes.
     unsafe {
@@ -389,7 +388,7 @@ pub fn ignore_file_size_signal() {
     }
 }
 
-/// Starts fetching the cache line that holds `items[index]`; nothing when that is outside.
+/// Starts fetching the cache line of `items[index]`; does nothing if that is outside.
 #[inline(always)]
 pub fn prefetch<T>(items: &[T], index: usize) {
     if index < items.len() {
@@ -402,7 +401,7 @@ pub fn prefetch<T>(items: &[T], index: usize) {
     }
 }
 
-/// A bit for each of the 64 bytes that equals `byte`, lowest bit first.
+/// Returns a bit for each of the 64 bytes that equals `byte`, lowest bit first.
 #[inline(always)]
 pub fn match_byte(bytes: &[u8; 64], byte: u8) -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -425,7 +424,8 @@ pub fn match_byte(bytes: &[u8; 64], byte: u8) -> u64 {
         .fold(0, |mask, (i, &b)| mask | (u64::from(b == byte) << i))
 }
 
-/// The bytes that a process without privileges may still write to the file system of `path`.
+/// Returns the bytes that a process without privileges may still write to the file system of
+/// `path`.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: all zeros are a `statvfs`; the path ends with a zero byte, and the call writes to
@@ -477,7 +477,7 @@ mod tests {
         let (before, after) = seen.join().unwrap();
         assert_eq!(before.sched_nice, after.sched_nice);
         assert_eq!(before.sched_policy, after.sched_policy);
-        // Systems that know turns have those that were asked for.
+        // Systems that support turns report the requested one.
         assert!(before.sched_runtime == 0 || after.sched_runtime == 200_000);
     }
 

@@ -1,8 +1,7 @@
-//! Threads: those that go on for long, and those that share a work, as many as the system gives.
+//! Starts threads: long-running ones, and pools that share work, as many as the system allows.
 //!
-//! A system that starts no more of them (`ulimit -u`, the limit of processes of a container) makes
-//! the work slower, it does not end it: whoever asks for threads does the work of those that it did
-//! not get.
+//! If the system starts no more threads (`ulimit -u`, the process limit of a container), work
+//! becomes slower but does not fail. The caller does the work of the threads that it did not get.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -13,7 +12,7 @@ use std::time::Duration;
 
 use crate::raw;
 
-/// Starts a thread that goes on beside whoever starts it.
+/// Starts a thread that runs beside its caller.
 pub fn start_thread<R: Send + 'static>(
     name: impl Into<String>,
     work: impl FnOnce() -> R + Send + 'static,
@@ -21,11 +20,12 @@ pub fn start_thread<R: Send + 'static>(
     Builder::new().name(name.into()).spawn(work)
 }
 
-/// How long a thread that answers somebody works at most while others wait for its processor.
+/// How long a foreground thread works at most while others wait for its processor.
 const ANSWERING_TURN: Duration = Duration::from_micros(100);
 
-/// Starts a thread that answers somebody: when it has something to do, it interrupts threads with
-/// longer turns, as all others have. Linux has done so since 6.12; elsewhere it is a thread as any.
+/// Starts a foreground thread, which answers a client. When it has work, it interrupts threads with
+/// longer turns, which all others have. Linux supports this since 6.12; elsewhere it is an ordinary
+/// thread.
 pub fn start_answering<R: Send + 'static>(
     name: impl Into<String>,
     work: impl FnOnce() -> R + Send + 'static,
@@ -36,32 +36,32 @@ pub fn start_answering<R: Send + 'static>(
     })
 }
 
-/// How much less of a processor a thread gets that nobody waits for, as a nice value: about a tenth
-/// of what others get that have as much to do, and all that they leave.
+/// The nice value of background threads. They get about a tenth of the processor time of other busy
+/// threads, and all that those leave.
 const BEHIND: u8 = 10;
 
-/// Starts a thread that gives way to those that answer somebody, where processors are short.
+/// Starts a background thread, which yields to foreground threads when processors are short.
 pub fn start_behind<R: Send + 'static>(
     name: impl Into<String>,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> io::Result<JoinHandle<R>> {
     start_thread(name, move || {
-        // Whoever starts it may be a thread that answers.
+        // The caller may be a foreground thread.
         raw::limit_turns(Duration::ZERO);
         lower_priority(BEHIND);
         work()
     })
 }
 
-/// How long work that gives way keeps a processor that others wait for.
+/// How long background work keeps a processor that others wait for.
 const BEHIND_TURN: Duration = Duration::from_micros(500);
 
-/// Does `work` on a thread that gives way to others, as do those that it starts, by its nice value;
-/// 0 is as this thread. The thread that waits for it keeps its own.
+/// Does `work` on a background thread with this nice value; 0 is the priority of this thread.
+/// Threads that it starts inherit the value. The waiting thread keeps its own.
 ///
-/// A system that interrupts no thread for another one between the ticks of its clock lets even the
-/// lowest priority keep a processor for 4 ms. So a thread for each processor wakes often meanwhile,
-/// and lets the system choose again who has it: that takes less than 1% of a processor.
+/// A system that interrupts no thread between its clock ticks lets even the lowest priority keep a
+/// processor for 4 ms. So a thread for each processor wakes often meanwhile, and lets the system
+/// schedule again. That takes less than 1% of a processor.
 pub fn behind<R: Send>(nice: u8, work: impl FnOnce() -> R + Send) -> R {
     if nice == 0 {
         return work();
@@ -113,9 +113,8 @@ fn interrupt_often<'scope>(scope: &'scope Scope<'scope, '_>, is_over: &'scope At
     }
 }
 
-/// Has this thread, and all that it starts from now on, get less of a processor than others, by its
-/// nice value (19 is the least). Where the system refuses it, or would change the whole process,
-/// nothing changes.
+/// Lowers the priority of this thread, and of all that it starts from now on, to its nice value (19
+/// is the lowest). If the system refuses, or would change the whole process, nothing changes.
 fn lower_priority(nice: u8) {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(nice.into());
@@ -132,8 +131,8 @@ pub fn start_within<'scope, R: Send + 'scope>(
     Builder::new().name(name.into()).spawn_scoped(scope, work)
 }
 
-/// Does `work` on this thread, and on up to `threads` - 1 others at the same time; returns what
-/// each came to, this thread first. REQUIRES that one of them alone does all that there is to do.
+/// Does `work` on this thread, and on up to `threads` - 1 others at the same time. Returns the
+/// results, this thread's first. REQUIRES that one of them alone does all that there is to do.
 pub fn pool<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
     scope(|scope| {
         let start = |_| Builder::new().spawn_scoped(scope, &work).ok();
@@ -144,8 +143,8 @@ pub fn pool<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
     })
 }
 
-/// Does `work` for each item, all at the same time where there are the threads; returns the results
-/// in the order of the items.
+/// Does `work` for each item, at the same time if there are enough threads. Returns the results in
+/// the order of the items.
 pub fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let work = &work;
     scope(|scope| {
@@ -162,8 +161,7 @@ pub fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync
     })
 }
 
-/// Fails where the system starts no thread, for who hands work to something that cannot do without
-/// one.
+/// Fails if the system starts no thread, for callers that give work to code that requires a thread.
 pub fn check_threads() -> io::Result<()> {
     let probe = Builder::new().spawn(|| ()).map_err(|error| {
         let text = format!(
@@ -171,7 +169,7 @@ pub fn check_threads() -> io::Result<()> {
         );
         io::Error::new(error.kind(), text)
     })?;
-    // It does nothing that can fail.
+    // The thread does nothing that can fail.
     let _ = probe.join();
     Ok(())
 }

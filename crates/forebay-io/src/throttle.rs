@@ -1,4 +1,4 @@
-//! Spreading bytes over time, at a rate that may change meanwhile.
+//! Limits the rate of bytes over time; the rate may change.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use crate::{Clock, Waiting};
 
-/// At most so much time is saved up while nobody takes any.
+/// The most time that is saved up while no bytes are taken.
 const BURST: Duration = Duration::from_millis(100);
 const NO_LIMIT: u64 = u64::MAX;
 
-/// A limit for how many bytes move, shared by all who move them.
+/// A limit of bytes a second, shared by all threads that move bytes.
 #[derive(Debug)]
 pub struct Throttle {
     clock: Arc<dyn Clock>,
     /// Bytes a second.
     rate_bytes: AtomicU64,
-    /// When what was taken so far is paid for.
+    /// The time until which the bytes taken so far are paid for.
     paid_until: Mutex<Duration>,
 }
 
 impl Throttle {
-    /// `rate_bytes`: bytes a second; none is no limit.
+    /// Creates a throttle. `rate_bytes`: bytes a second; `None` is no limit.
     pub fn new(rate_bytes: Option<u64>, clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -30,13 +30,13 @@ impl Throttle {
         }
     }
 
-    /// Bytes a second; none is no limit.
+    /// Returns the bytes a second; `None` is no limit.
     pub fn rate_bytes(&self) -> Option<u64> {
         let rate = self.rate_bytes.load(Relaxed);
         (rate != NO_LIMIT).then_some(rate)
     }
 
-    /// Sets the rate and gives the one before.
+    /// Sets the rate, and returns the previous one.
     pub fn set_rate(&self, rate_bytes: Option<u64>) -> Option<u64> {
         let rate = rate_bytes.unwrap_or(NO_LIMIT).max(1);
         let before = self.rate_bytes.swap(rate, Relaxed);
@@ -51,12 +51,12 @@ impl Throttle {
         }
     }
 
-    /// [`Throttle::take`] of a task.
+    /// Waits as [`Throttle::take`] does, for a task.
     pub fn wait(&self, bytes: u64) -> Waiting {
         self.clock.wait(self.wait_for(bytes))
     }
 
-    /// Takes `bytes` and says how long to wait before they may pass.
+    /// Takes `bytes`, and returns how long to wait before they may pass.
     pub fn wait_for(&self, bytes: u64) -> Duration {
         let Some(rate) = self.rate_bytes() else {
             return Duration::ZERO;

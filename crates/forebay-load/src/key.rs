@@ -1,8 +1,8 @@
-//! Key templates: `{carrier}/{flight:05}`.
+//! Parses key templates such as `{carrier}/{flight:05}`.
 //!
 //! Text between braces names a column; `{{` and `}}` are braces. A width after a colon pads numbers
-//! with zeroes so that text order is number order; it is a least width: a longer number is written
-//! whole. How values are written:
+//! with zeroes so that text order is number order. It is a minimum width: a longer number is
+//! written in full. Values are written as follows:
 //!
 //! - integers and decimals in decimal; with a width, a negative number makes its row a bad row,
 //!   since it would sort wrongly;
@@ -14,14 +14,14 @@
 //! - booleans as `true` and `false`, text as it is;
 //! - binary as it is, only when it is the whole template.
 //!
-//! `{id:hex}` writes binary as lower-case hex digits, `{id:uuid}` a column of 16 bytes as a UUID in
-//! its usual text, 8-4-4-4-12 lower-case digits. A column that its source says holds UUIDs has the
-//! form `uuid` unless it is the whole template or another one is given; [`KeyTemplate::settled`]
-//! puts that into the text.
+//! `{id:hex}` writes binary as lower-case hex digits. `{id:uuid}` writes a column of 16 bytes as a
+//! UUID in its usual text, 8-4-4-4-12 lower-case digits. If a column's source says that it holds
+//! UUIDs, the column has the form `uuid`, unless it is the whole template or the template gives
+//! another form. [`KeyTemplate::settled`] writes that into the text.
 //!
-//! `{time:be}` writes a whole number, a date or a timestamp as eight bytes, big-endian, so that the
-//! order of bytes is that of numbers: unsigned ones as they are, all others with their sign bit
-//! turned.
+//! `{time:be}` writes a whole number, a date or a timestamp as eight bytes, big-endian, so that
+//! byte order is number order. Unsigned numbers are written as they are, all others with their sign
+//! bit flipped.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ use arrow_schema::Schema;
 
 use crate::uuid::is_uuid;
 
-/// Why a text is not a key template.
+/// An error of a text that is not a key template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     #[error(
@@ -51,18 +51,18 @@ pub enum TemplateError {
     Width { template: String, width: String },
 }
 
-/// A piece of a template.
+/// A part of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TemplatePart {
     Literal(String),
     Column { name: String, form: Form },
 }
 
-/// How a column is written.
+/// The form in which a column is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Text,
-    /// With zeros in front, to so many digits.
+    /// With leading zeros, to this many digits.
     Padded(usize),
     /// Eight bytes whose order is that of numbers.
     BigEndian,
@@ -73,7 +73,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The one of that name.
+    /// Returns the form of that name.
     fn named(name: &str) -> Option<Self> {
         match name {
             "be" => Some(Self::BigEndian),
@@ -84,7 +84,7 @@ impl Form {
     }
 }
 
-/// How keys are made of columns.
+/// A template that makes keys from columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyTemplate {
     text: String,
@@ -96,7 +96,7 @@ impl KeyTemplate {
         &self.parts
     }
 
-    /// The names of the columns, each as often as it stands.
+    /// Returns the names of the columns, each as often as it occurs.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Column { name, .. } => Some(name.as_str()),
@@ -104,8 +104,8 @@ impl KeyTemplate {
         })
     }
 
-    /// The same template with the form `uuid` where a column of the source holds UUIDs, and nothing
-    /// else is said. It says all there is to know about its keys, so this is what tables keep.
+    /// Returns the template with the form `uuid` for columns of the source that hold UUIDs, if no
+    /// other form is given. This text describes the keys completely, so tables keep it.
     pub fn settled(&self, schema: &Schema) -> KeyTemplate {
         let is_uuid = |name: &str| schema.field_with_name(name).is_ok_and(is_uuid);
         let mut settled = self.clone();
@@ -124,7 +124,7 @@ impl KeyTemplate {
         settled
     }
 
-    /// Whether this may be the template from which `settled` came.
+    /// Returns whether `settled` may come from this template.
     pub fn may_settle_as(&self, settled: &KeyTemplate) -> bool {
         let same = |(mine, other): (&TemplatePart, &TemplatePart)| match (mine, other) {
             (
@@ -218,8 +218,8 @@ impl FromStr for KeyTemplate {
     }
 }
 
-/// Parses what is between braces; a colon and digits at the end are the width, a colon and a word a
-/// form.
+/// Parses the text between braces. A colon and digits at the end are the width; a colon and a word
+/// are a form.
 fn column(inside: &str, template: &str, at: usize) -> Result<TemplatePart, TemplateError> {
     let last = inside.rsplit_once(':').filter(|(name, _)| !name.is_empty());
     if let Some((name, form)) = last.and_then(|(name, word)| Some((name, Form::named(word)?))) {

@@ -1,10 +1,10 @@
-//! From files to versions, and back to files.
+//! Builds versions of tables from files, and writes tables to files.
 //!
-//! `sources` reads Parquet, CSV, JSON lines and Arrow files as batches, whose values `convert`
-//! brings to the types of the table; `encode` makes keys and values of their rows; `sort` brings
-//! them in order within a memory budget and writes runs; `gate` compares a version with the one
-//! that serves; `push` is all of it together, `distributed` a push that tasks of another engine
-//! build, and `load` the same into live tables.
+//! `sources` reads Parquet, CSV, JSON lines and Arrow files as batches. `convert` converts their
+//! values to the types of the table. `encode` makes keys and values from rows. `sort` sorts them
+//! within a memory budget and writes runs. `gate` compares a version with the serving one. `push`
+//! combines all of these; `distributed` does so with tasks of another engine, and `load` for live
+//! tables. `export` writes tables to files.
 
 pub(crate) mod column_profile;
 pub mod convert;

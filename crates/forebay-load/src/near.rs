@@ -1,9 +1,8 @@
-//! Names as messages have them: those that a mistyped one may have been meant for, and names in
-//! options that somebody may copy.
+//! Formats names for messages: suggestions for a mistyped name, and names in options to copy.
 
 use forebay_run::error::{is_hidden, named_column, without_controls};
 
-/// The candidate that is most like `name`, where one is like it at all: letters left out, added,
+/// Returns the candidate most similar to `name`, if one is similar: letters left out, added,
 /// changed or swapped in about a third of the name, or another case.
 pub(crate) fn nearest<'c>(
     name: &str,
@@ -20,7 +19,7 @@ pub(crate) fn nearest<'c>(
         .map(|(_, candidate)| candidate)
 }
 
-/// The end of a message about an unknown name: `; did you mean 'price'?`, or nothing.
+/// Returns the end of a message about an unknown name: `; did you mean 'price'?`, or nothing.
 pub(crate) fn hint<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     match nearest(name, candidates) {
         Some(near) => format!("; did you mean '{}'?", without_controls(near)),
@@ -28,19 +27,19 @@ pub(crate) fn hint<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>
     }
 }
 
-/// Whether an option can hold the name: none takes an empty one, and nobody can copy what is not
-/// seen.
+/// Returns whether an option can hold the name. No option takes an empty name, and nobody can copy
+/// invisible characters.
 pub(crate) fn is_word(name: &str) -> bool {
     !name.is_empty() && !name.contains(is_hidden)
 }
 
-/// Names on one line.
+/// Joins names on one line.
 pub(crate) fn listed<'c>(names: impl IntoIterator<Item = &'c str>) -> String {
     let names: Vec<String> = names.into_iter().map(named_column).collect();
     names.join(", ")
 }
 
-/// `--column 'NAME:TYPE'`, as a shell takes it; without the name where no option can hold it.
+/// Returns `--column 'NAME:TYPE'`, quoted for a shell; without the name if no option can hold it.
 pub(crate) fn column_option(name: &str, data_type: &str) -> String {
     match is_word(name) {
         true => format!("--column '{}:{data_type}'", name.replace('\'', r"'\''")),

@@ -1,8 +1,8 @@
-//! What a long operation says while it runs. Libraries call it; the binary draws it.
+//! Defines how a long operation reports progress. Libraries call the trait; the binary draws it.
 
 use std::sync::Arc;
 
-/// What a stage counts.
+/// The unit that a stage counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Rows of the sources.
@@ -15,16 +15,17 @@ pub enum Unit {
     Partitions,
 }
 
-/// Receives the progress of one operation, from any of its threads.
+/// A receiver of the progress of one operation, from any of its threads.
 pub trait Progress: Sync {
-    /// A new stage begins, and with it the one before ends. `name` is a present participle
-    /// ("reading"); `total` is how much there is to do, where that is known.
+    /// Begins a new stage, which ends the previous one. `name` is a present participle ("reading");
+    /// `total` is the amount of work, if known.
     fn stage(&self, name: &str, total: Option<u64>, unit: Unit);
-    /// `n` more units of the present stage are done. Cheap: call it once a batch of rows or pages.
+    /// Reports `n` more units of the current stage as done. It is cheap: call it once a batch of
+    /// rows or pages.
     fn advance(&self, n: u64);
-    /// Something that the person should know now, one sentence.
+    /// Shows a one-sentence message to the user immediately.
     fn message(&self, text: &str);
-    /// Whether the person wants no more of it. Reading and writing stop then, soon, with an error.
+    /// Returns whether the user cancelled. Reading and writing then stop soon, with an error.
     fn is_cancelled(&self) -> bool {
         false
     }
@@ -45,7 +46,7 @@ impl<P: Progress + Send + ?Sized> Progress for Arc<P> {
     }
 }
 
-/// Says nothing.
+/// A receiver that ignores all progress.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Silent;
 

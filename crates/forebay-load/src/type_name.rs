@@ -1,5 +1,6 @@
-//! Types as people write them: `int64`, `decimal(12,2)`, `list(text)`, `struct(net float64, gross
-//! float64)`.
+//! Parses and prints type names.
+//!
+//! Examples: `int64`, `decimal(12,2)`, `list(text)`, `struct(net float64, gross float64)`.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
 use crate::types::kind_of;
 
-/// A type's name, as [`parse_type`] reads it; encodings and large layouts are not told.
+/// Returns a type's name, as [`parse_type`] reads it; it omits encodings and large layouts.
 pub fn type_name(data_type: &DataType) -> String {
     match kind_of("", data_type) {
         Ok(kind) => kind.to_string(),
@@ -16,13 +17,13 @@ pub fn type_name(data_type: &DataType) -> String {
     }
 }
 
-/// Reads a type's name.
+/// Parses a type's name.
 pub fn parse_type(text: &str) -> Option<DataType> {
     let (data_type, rest) = TypeReader { depth: 0 }.data_type(text.trim())?;
     rest.is_empty().then_some(data_type)
 }
 
-/// Types within each other that a name may have.
+/// The most nested types in a name.
 const MAX_DEPTH: usize = 64;
 
 struct TypeReader {
@@ -30,7 +31,7 @@ struct TypeReader {
 }
 
 impl TypeReader {
-    /// A type, and what follows it without blanks before.
+    /// Parses a type, and returns the rest of the text without leading blanks.
     fn data_type<'t>(&self, text: &'t str) -> Option<(DataType, &'t str)> {
         let end = text
             .find(|c: char| !c.is_ascii_alphanumeric())
@@ -58,7 +59,7 @@ impl TypeReader {
         Some((data_type, rest.trim_start()))
     }
 
-    /// `TYPE)` or `TYPE,LENGTH)`.
+    /// Parses `TYPE)` or `TYPE,LENGTH)`.
     fn list<'t>(&self, text: &'t str) -> Option<(DataType, &'t str)> {
         let (item, rest) = self.data_type(text.trim_start())?;
         if let Some(rest) = rest.strip_prefix(')') {
@@ -69,7 +70,7 @@ impl TypeReader {
         Some((DataType::new_fixed_size_list(item, length, true), rest))
     }
 
-    /// `NAME TYPE, ...)`.
+    /// Parses `NAME TYPE, ...)`.
     fn fields<'t>(&self, mut text: &'t str) -> Option<(DataType, &'t str)> {
         let mut fields: Vec<Field> = Vec::new();
         loop {
@@ -90,7 +91,7 @@ impl TypeReader {
         }
     }
 
-    /// `KEY, VALUE)`.
+    /// Parses `KEY, VALUE)`.
     fn map<'t>(&self, text: &'t str) -> Option<(DataType, &'t str)> {
         let (key, rest) = self.data_type(text.trim_start())?;
         let (value, rest) = self.data_type(rest.strip_prefix(',')?.trim_start())?;
@@ -106,7 +107,7 @@ impl TypeReader {
     }
 }
 
-/// A field's name, as a word or as a JSON string.
+/// Parses a field's name, as a word or as a JSON string.
 fn name(text: &str) -> Option<(String, &str)> {
     if !text.starts_with('"') {
         let end = text.find(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')'))?;

@@ -1,7 +1,7 @@
-//! Arrow types and the kinds that rows are stored as.
+//! Converts between Arrow types and the kinds as which rows are stored.
 //!
-//! Encodings are not types: dictionaries and run-end encoding are unwrapped, large and view layouts
-//! are stored as the plain ones. [`arrow_type`] gives back the plain Arrow type of a kind.
+//! Encodings are not types: dictionaries and run-end encoding are unwrapped, and large and view
+//! layouts are stored as the plain ones. [`arrow_type`] returns the plain Arrow type of a kind.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, SchemaRef, TimeUnit};
 use forebay_run::row::{self, Column, Kind};
 
-/// Structs and lists within each other that a table can have.
+/// The most nested structs and lists in a table.
 pub const MAX_DEPTH: usize = 32;
 
-/// Why a column cannot be stored.
+/// An error of a column that cannot be stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TypeError {
     #[error(
@@ -29,14 +29,15 @@ pub enum TypeError {
     Twice { column: String },
 }
 
-/// The stored schema of rows that come in an Arrow schema.
+/// Returns the stored schema of rows of an Arrow schema.
 pub fn row_schema(schema: &SchemaRef) -> Result<row::Schema, TypeError> {
     let fields = schema.fields();
     let columns = fields.iter().map(|field| (field, field.name().clone()));
     distinct(columns, 0)
 }
 
-/// Fields with their paths. Of two of one name one would be lost.
+/// Returns fields with their paths. Duplicate names are refused, because one of two values would be
+/// lost.
 fn distinct<'f>(
     fields: impl Iterator<Item = (&'f FieldRef, String)>,
     depth: usize,
@@ -54,7 +55,7 @@ fn column(field: &Field, path: &str, depth: usize) -> Result<Column, TypeError> 
     Ok(Column::new(field.name().clone(), kind, field.is_nullable()))
 }
 
-/// The kind of an Arrow type; `path` names the column in errors.
+/// Returns the kind of an Arrow type; `path` names the column in errors.
 pub(crate) fn kind_of(path: &str, data_type: &DataType) -> Result<Kind, TypeError> {
     kind(data_type, path, 0)
 }
@@ -103,7 +104,7 @@ fn kind(data_type: &DataType, path: &str, depth: usize) -> Result<Kind, TypeErro
     })
 }
 
-/// The kind of a type that has no others in it.
+/// Returns the kind of a type that contains no others.
 fn scalar(data_type: &DataType) -> Option<Kind> {
     let decimal = |precision: &u8, scale: &i8, bits| Kind::Decimal {
         precision: *precision,
@@ -188,7 +189,7 @@ fn arrow_unit(unit: row::TimeUnit) -> TimeUnit {
     }
 }
 
-/// The Arrow schema of stored rows.
+/// Returns the Arrow schema of stored rows.
 pub fn arrow_schema(schema: &row::Schema) -> SchemaRef {
     Arc::new(arrow_schema::Schema::new(arrow_fields(schema)))
 }
@@ -206,7 +207,7 @@ pub(crate) fn arrow_field(column: &Column) -> FieldRef {
     ))
 }
 
-/// The plain Arrow type of a kind.
+/// Returns the plain Arrow type of a kind.
 pub fn arrow_type(kind: &Kind) -> DataType {
     match kind {
         Kind::Null => DataType::Null,
@@ -261,7 +262,7 @@ pub fn arrow_type(kind: &Kind) -> DataType {
     }
 }
 
-/// The schema with dictionaries and run ends unwrapped.
+/// Returns the schema with dictionaries and run ends unwrapped.
 pub fn plain_schema(schema: &SchemaRef) -> SchemaRef {
     let plain = |field: &FieldRef| {
         field
@@ -273,8 +274,8 @@ pub fn plain_schema(schema: &SchemaRef) -> SchemaRef {
     Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<Field>>()))
 }
 
-/// The same type with dictionaries and run-end encoding unwrapped, at any depth; around them lists
-/// of views are plain lists.
+/// Returns the type with dictionaries and run-end encoding unwrapped, at any depth. Around them
+/// lists of views become plain lists.
 pub fn plain_type(data_type: &DataType) -> DataType {
     let plain = |field: &FieldRef| -> FieldRef {
         Arc::new(

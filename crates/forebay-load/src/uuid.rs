@@ -1,4 +1,4 @@
-//! Columns that hold UUIDs: sixteen bytes, with the extension type that Arrow has for them.
+//! Detects columns that hold UUIDs: sixteen bytes, with Arrow's extension type for them.
 
 use arrow_schema::extension::EXTENSION_TYPE_NAME_KEY;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -8,13 +8,13 @@ use parquet::schema::types::SchemaDescriptor;
 pub const UUID_BYTES: i32 = 16;
 const UUID_EXTENSION: &str = "arrow.uuid";
 
-/// Whether a column's source says that it holds UUIDs.
+/// Returns whether a column's source says that it holds UUIDs.
 pub fn is_uuid(field: &Field) -> bool {
     *field.data_type() == DataType::FixedSizeBinary(UUID_BYTES)
         && field.extension_type_name() == Some(UUID_EXTENSION)
 }
 
-/// The column with what says that it holds UUIDs.
+/// Returns the column with the mark that it holds UUIDs.
 pub fn with_uuid_mark(field: Field) -> Field {
     let mut metadata = field.metadata().clone();
     metadata.insert(
@@ -24,7 +24,8 @@ pub fn with_uuid_mark(field: Field) -> Field {
     field.with_metadata(metadata)
 }
 
-/// The columns of a Parquet file, with the mark on those that are UUIDs by their logical type.
+/// Returns the columns of a Parquet file, with the mark on those that are UUIDs by their logical
+/// type.
 pub fn with_parquet_marks(schema: &SchemaRef, file: &SchemaDescriptor) -> SchemaRef {
     let is_uuid = |field: &FieldRef| {
         let mut columns = file.root_schema().get_fields().iter();

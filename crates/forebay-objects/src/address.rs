@@ -1,19 +1,19 @@
-//! Where a store lies: the parts of its URL.
+//! The parts of a store's URL.
 
 use object_store::path::Path as Key;
 use percent_encoding::percent_decode_str;
 use thiserror::Error;
 
-/// A URL of a store in object storage, taken apart.
+/// The parsed URL of a store in object storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     pub kind: Kind,
     pub bucket: String,
-    /// What all keys begin with; may be empty.
+    /// The prefix of all keys; may be empty.
     pub prefix: Key,
 }
 
-/// Whose object storage it is.
+/// The kind of object storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     S3,
@@ -21,12 +21,12 @@ pub enum Kind {
     Azure,
 }
 
-/// How long a key can be, in bytes, where there is a limit, which is everywhere.
+/// The most bytes of a key; every provider has a limit.
 const MOST_KEY_BYTES: usize = 1024;
-/// The same of the name of a bucket.
+/// The most bytes of a bucket's name.
 const MOST_BUCKET_BYTES: usize = 222;
 
-/// Why a URL names no store.
+/// Why a URL does not name a store.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AddressError {
     #[error("{url}: stores are at s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX")]
@@ -44,14 +44,14 @@ pub enum AddressError {
     },
 }
 
-/// Whether a store's name is the URL of one in object storage, by its scheme.
+/// Returns whether a store's name is the URL of one in object storage, by its scheme.
 pub fn is_remote(text: &str) -> bool {
     text.split_once("://")
         .is_some_and(|(scheme, _)| kind_of(scheme).is_some())
 }
 
-/// The path of this machine that a `file:` URL names, by what is behind `file://`: absolute, with
-/// `%20` and the like decoded. `None`: it names no absolute path in UTF-8.
+/// Returns the path on this machine of a `file:` URL, from the text after `file://`: absolute, with
+/// `%20` and the like decoded. `None`: it is not an absolute path in UTF-8.
 pub fn path_of_file_url(rest: &str) -> Option<String> {
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if !path.starts_with('/') {
@@ -97,7 +97,7 @@ impl Address {
         })
     }
 
-    /// The URL again, in the one way that is written in messages.
+    /// Returns the URL in the form that messages use.
     pub fn url(&self) -> String {
         let scheme = match self.kind {
             Kind::S3 => "s3",

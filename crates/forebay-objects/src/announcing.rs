@@ -1,8 +1,8 @@
-//! Keeping `tables.json` as the pointers are.
+//! Keeps `tables.json` consistent with the pointers.
 //!
-//! Whoever has moved a pointer says so there: the document is read, changed, and written on the
-//! condition that it is still what was read; where it is not, again. Where there is none, or a
-//! damaged one, it is made of all pointers.
+//! A process that has changed a pointer updates the document: it reads it, changes it, and writes
+//! it on the condition that it is unchanged. If the condition fails, it tries again. If there is no
+//! document, or a damaged one, it is built from all pointers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +15,7 @@ use thiserror::Error;
 use crate::objects::{News, Objects, PutOutcome};
 use crate::tables_document::{NodeEntry, TABLES, TableEntry, TablesDocument};
 
-/// How often the document is written that others write at the same time.
+/// How often a document that others write at the same time is tried.
 const TRIES: u32 = 40;
 const PAUSE_MS: u64 = 40;
 const PAUSE_MOST_MS: u64 = 800;
@@ -29,19 +29,19 @@ pub enum AnnounceError {
     Document(#[from] DocumentError),
     #[error("{TABLES} was changed by others each time")]
     Busy,
-    /// It would be the only object there.
+    /// The document would be the only object of the store.
     #[error("there is no store any more: {STORE_FILE} is gone, and all tables")]
     NoStore,
 }
 
 impl AnnounceError {
-    /// Whether it was refused for want of permission.
+    /// Returns whether it was refused for lack of permission.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Request { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 }
 
-/// Where the document is.
+/// The location of the document.
 #[derive(Debug, Clone, Copy)]
 pub struct Announcing<'a> {
     pub objects: &'a Objects,
@@ -50,7 +50,7 @@ pub struct Announcing<'a> {
 }
 
 impl Announcing<'_> {
-    /// Says what a pointer is that was just written, or read. Returns the document as it is then.
+    /// Records a pointer that was just written, or read. Returns the document with it.
     pub fn pointer(
         &self,
         table: &TableName,
@@ -62,7 +62,7 @@ impl Announcing<'_> {
             if before == entry {
                 return Ok(false);
             }
-            // Another one may have moved it since, or dropped the table and made it anew.
+            // Another process may have changed it since, or dropped the table and created it again.
             if before.is_some_and(|before| before.sequence >= pointer.sequence) {
                 entry = self.entry(table)?;
             }
@@ -74,12 +74,12 @@ impl Announcing<'_> {
         })
     }
 
-    /// Makes the document where there is none.
+    /// Creates the document if it does not exist.
     pub fn made(&self) -> Result<TablesDocument, AnnounceError> {
         self.update(|_| Ok(false))
     }
 
-    /// Notes a node, or takes it out.
+    /// Adds a node, or removes it.
     pub fn node(
         &self,
         address: &str,
@@ -93,7 +93,7 @@ impl Announcing<'_> {
         })
     }
 
-    /// Changes the document as `change` says, which returns whether it did.
+    /// Changes the document with `change`, which returns whether it changed anything.
     fn update(
         &self,
         change: impl Fn(&mut TablesDocument) -> Result<bool, AnnounceError>,
@@ -132,7 +132,7 @@ impl Announcing<'_> {
         found.map_err(|source| failed(name, source))
     }
 
-    /// What the table's pointer says now; `None`: there is no table.
+    /// Returns the present pointer of the table. `None`: there is no table.
     fn entry(&self, table: &TableName) -> Result<Option<TableEntry>, AnnounceError> {
         match self.get(&pointer_name(table))? {
             News::Content(bytes, _) => Ok(TableEntry::of(&Pointer::parse(&bytes)?)),
@@ -140,7 +140,8 @@ impl Announcing<'_> {
         }
     }
 
-    /// The same where there is no document. A store that is gone gets none.
+    /// Returns the document of all pointers if there is none. A store that is gone gets no
+    /// document.
     fn of_all(&self) -> Result<TablesDocument, AnnounceError> {
         let document = self.of_pointers()?;
         if document.tables.is_empty() && matches!(self.get(STORE_FILE)?, News::Absent) {
@@ -149,7 +150,7 @@ impl Announcing<'_> {
         Ok(document)
     }
 
-    /// The document of all pointers as they are. One that is damaged is left out.
+    /// Returns the document of all present pointers. Damaged ones are left out.
     fn of_pointers(&self) -> Result<TablesDocument, AnnounceError> {
         let names = self.objects.list("tables");
         let names = names.map_err(|source| failed("tables", source))?;
@@ -171,7 +172,7 @@ impl Announcing<'_> {
     }
 }
 
-/// The name of a table's pointer in the store.
+/// Returns the name of a table's pointer in the store.
 pub fn pointer_name(table: &TableName) -> String {
     format!("tables/{table}/current")
 }
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    /// As a swap does it.
+    /// Writes the pointer as a swap does.
     fn write(objects: &Objects, table: &TableName, pointer: &Pointer) {
         let (bytes, _) = seal(pointer).unwrap();
         let name = pointer_name(table);
@@ -255,7 +256,7 @@ mod tests {
         announcing(&objects).pointer(&table, &late).unwrap();
         let now = announcing(&objects).pointer(&table, &early).unwrap();
         assert_eq!(now.tables.get(&table).copied(), TableEntry::of(&late));
-        // Dropped, and made anew: its sequence begins again.
+        // Dropped and created again: its sequence begins again.
         let anew = pointer(1, 1);
         write(&objects, &table, &anew);
         let now = announcing(&objects).pointer(&table, &anew).unwrap();

@@ -1,9 +1,9 @@
-//! One push to a store in object storage, as seen from the machine that makes it.
+//! One push to a store in object storage, on the machine that makes it.
 //!
-//! Its runs are built in a directory of this machine, the place of work, and sent from there. Runs
-//! get random names; a push that goes on where a killed one stopped has to give the same ones, or
-//! nothing of what was sent would be of use. So the random numbers of a push come from a seed that
-//! lies in the place of work until the push is committed.
+//! Its runs are built in a directory of this machine, the work directory, and sent from there. Runs
+//! get random names. A push that continues where a killed one stopped must choose the same names,
+//! or nothing of what was sent would be of use. So the random numbers of a push come from a seed
+//! that stays in the work directory until the push is committed.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,7 +19,7 @@ use crate::journal::Journal;
 use crate::objects::Objects;
 use crate::upload::{Uploaded, Uploads};
 
-/// See the module's text.
+/// A push to a table, with its work directory.
 #[derive(Debug)]
 pub struct Attempt {
     /// The table's name.
@@ -28,7 +28,7 @@ pub struct Attempt {
     disk: Arc<dyn Disk>,
     journal: Journal,
     pub uploads: Uploads,
-    /// What an earlier push sent, which is no debris.
+    /// Runs that an earlier push sent and this one may still use.
     kept: HashSet<String>,
     state: Mutex<AttemptState>,
     _lock: Box<dyn Lock>,
@@ -39,12 +39,13 @@ struct AttemptState {
     seed: u64,
     drawn: u64,
     committed: bool,
-    /// The names that the store was found to have: what is removed of these is removed there.
+    /// The names that the store was found to have. Removing one of them removes it from the store.
     listed: HashSet<String>,
 }
 
 impl Attempt {
-    /// Begins or goes on. `Err` in `Ok`: the words of another process that pushes from here.
+    /// Begins or continues a push. `Err` in `Ok`: the text of another process that pushes from this
+    /// machine.
     pub fn begin(
         objects: &Objects,
         disk: &Arc<dyn Disk>,
@@ -61,7 +62,7 @@ impl Attempt {
             Ok(lock) => lock,
             Err(holder) => return Ok(Err(holder)),
         };
-        // Runs that a killed push built are built anew, for the sources may have changed.
+        // Runs that a killed push built are built again, because the sources may have changed.
         let runs = dir.join("runs");
         if disk.exists(&runs)? {
             disk.remove_dir_all(&runs)?;
@@ -92,24 +93,24 @@ impl Attempt {
         }))
     }
 
-    /// An error of what is built here, which is none of the store.
+    /// Returns the error of a file of this machine, which is not an error of the store.
     pub fn failed(&self, error: io::Error) -> io::Error {
         of_work_dir(&self.dir, error)
     }
 
-    /// The next number of the push's own.
+    /// Returns the push's next random number.
     pub fn draw(&self) -> u64 {
         let mut state = self.state.lock();
         state.drawn += 1;
         xxh3_64_with_seed(&state.drawn.to_le_bytes(), state.seed)
     }
 
-    /// Where a file of the table lies here.
+    /// Returns the path of a file of the table on this machine.
     pub fn run(&self, file: &str) -> PathBuf {
         self.dir.join("runs").join(file)
     }
 
-    /// Leaves out of a list of runs what the push still needs: nothing, once it is committed.
+    /// Removes from a list of runs what the push still needs: nothing, once it is committed.
     pub fn without_kept(&self, names: Vec<String>) -> Vec<String> {
         let mut state = self.state.lock();
         let names: Vec<String> = names
@@ -120,14 +121,14 @@ impl Attempt {
         names
     }
 
-    /// Whether removing this file removes it from the store. A push that fails leaves what it sent
-    /// to the next one.
+    /// Returns whether removing this file removes it from the store. A push that fails leaves what
+    /// it sent to the next one.
     pub fn removes_there(&self, file: &str) -> bool {
         let state = self.state.lock();
         state.committed || state.listed.contains(file)
     }
 
-    /// What this place of work is called in leases.
+    /// Returns the name of this work directory in leases.
     pub fn owner(&self, disk: &dyn Disk, random: &dyn Random) -> io::Result<String> {
         let path = self.dir.join("owner");
         match disk.read(&path) {
@@ -149,7 +150,7 @@ impl Attempt {
         self.uploads.wait(report)
     }
 
-    /// The version is there: nothing has to be kept for another push.
+    /// Records that the version is complete: nothing must be kept for another push.
     pub fn committed(&self) {
         self.state.lock().committed = true;
         if let Err(error) = self.clear() {
@@ -157,8 +158,8 @@ impl Attempt {
         }
     }
 
-    /// Waits for what is on its way, and gives up what did not get there. What is in the store
-    /// whole stays.
+    /// Waits for running uploads, and gives up the incomplete ones. Files that are complete in the
+    /// store stay.
     pub fn leave(&self) -> io::Result<()> {
         let sent = self.wait(&|_| ());
         self.clear().and(sent)
@@ -181,7 +182,7 @@ impl Attempt {
 }
 
 fn of_work_dir(dir: &Path, error: io::Error) -> io::Error {
-    // What a device says is looked for by its number.
+    // A device's error is found by its number.
     if is_bad_device(&error) {
         return error;
     }
@@ -190,7 +191,7 @@ fn of_work_dir(dir: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), words)
 }
 
-/// The seed of the push that did not come to its end, or a new one.
+/// Returns the seed of the push that did not finish, or a new one.
 fn seed(disk: &dyn Disk, dir: &Path, random: &dyn Random) -> io::Result<u64> {
     let path = dir.join("seed");
     match disk.read(&path) {

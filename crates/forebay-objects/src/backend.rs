@@ -18,29 +18,30 @@ use crate::address::{Address, Kind};
 use crate::environment;
 use crate::refusals::{NO_TLS, said};
 
-/// From the first try of a request on, how long it is tried again while the store does not answer
-/// or answers that it cannot.
+/// How long a request is retried, from its first try on, while the store does not answer or answers
+/// that it cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// For somebody who waits at a terminal.
+    /// For a user who waits at a terminal.
     Short,
     /// For a push: a restart of the store must not end it.
     Long,
-    /// For who asks again anyway.
+    /// For callers that ask again anyway.
     Little,
 }
 
-/// An object store with all that is needed of it.
+/// An object store with all required operations.
 pub trait Backend: ObjectStore + MultipartStore {}
 
 impl<T: ObjectStore + MultipartStore> Backend for T {}
 
-/// The bucket of an address, for who only reads. Its prefix is passed over.
+/// Connects to the bucket of an address, for reading only. The prefix is ignored.
 pub fn bucket(address: &Address, patience: Patience) -> io::Result<Arc<dyn ObjectStore>> {
     Ok(connect(address, patience)?)
 }
 
-/// A web server, for who only reads. `url` has no path, and a query that each request gets.
+/// Connects to a web server, for reading only. `url` has no path, and a query that each request
+/// gets.
 pub fn website(url: &str, patience: Patience) -> io::Result<Arc<dyn ObjectStore>> {
     install_cryptography();
     let client = patience.client().with_allow_http(true);
@@ -87,11 +88,11 @@ fn install_cryptography() {
 
 impl Patience {
     fn retry(self) -> RetryConfig {
-        // A wait is drawn from up to `base` times the one before: with 2 they hardly grow, with 3
-        // they do.
+        // The client draws a wait from up to `base` times the previous one: with 2 waits hardly
+        // grow, with 3 they do.
         let (max_retries, seconds, base) = match self {
             Patience::Short => (8, 15, 2.0),
-            // The time decides.
+            // The time is the limit.
             Patience::Long => (10_000, 150, 3.0),
             Patience::Little => (2, 5, 2.0),
         };
@@ -106,7 +107,7 @@ impl Patience {
         }
     }
 
-    /// How long an outage may last.
+    /// Returns how long an outage may last.
     pub(crate) fn time(self) -> Duration {
         self.retry().retry_timeout
     }
@@ -122,7 +123,7 @@ impl Patience {
     }
 }
 
-/// Whether the endpoint of S3 has no TLS, and nobody said that this will do.
+/// Returns whether the endpoint of S3 has no TLS, and the user has not allowed that.
 fn wants_clear(variable: &str) -> bool {
     let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
     let given = endpoints.iter().filter_map(|name| std::env::var(name).ok());
@@ -133,7 +134,7 @@ fn is_allowed(variable: &str) -> bool {
     std::env::var(variable).is_ok_and(|value| matches!(&*value, "1" | "true" | "TRUE"))
 }
 
-/// Options that are given replace those of the environment; this one has to come from there.
+/// Given options replace those of the environment; this one must come from it.
 fn with_environment(client: ClientOptions, variable: &str) -> ClientOptions {
     client.with_allow_http(is_allowed(variable))
 }

@@ -1,11 +1,11 @@
-//! Small objects that are replaced: each only if it is still as this process last saw it.
+//! Small objects that are replaced, each only if it is as this process last saw it.
 //!
-//! The engine reads a pointer, thinks, and writes the next one, under a lock. Here the lock is a
-//! lease, which a process that was held up may have lost without knowing; so in addition each
-//! replacement says what it replaces, and the store refuses it when something else is there. What
-//! was not looked at before is taken for absent: then it is made, never replaced.
+//! The engine reads a pointer and later writes the next one, under a lock. In object storage the
+//! lock is a lease, which a process that was delayed may have lost without knowing. So each
+//! replacement also states what it replaces, and the store refuses it if the object has changed. An
+//! object that was not read before is assumed to be absent: it is then created, never replaced.
 //!
-//! Each request costs time and money, so what was read is kept, and given again to who may have it
+//! Each request costs time and money, so content is cached, and returned to callers that may use it
 //! ([`Trust`]).
 
 use std::collections::HashMap;
@@ -18,21 +18,21 @@ use parking_lot::Mutex;
 
 use crate::objects::{ContentTag, News, Objects, PutOutcome};
 
-/// How long something may be read from memory that nobody is kept from changing. Who reads has to
-/// bear that it changes just after the answer anyway.
+/// How long content may be read from memory if no lock protects it. The reader must accept that it
+/// may change right after the answer anyway.
 pub const FRESH: Duration = Duration::from_secs(1);
 
-/// Which earlier answer will do.
+/// The cached content that a caller accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
     None,
-    /// A second old at most.
+    /// At most a second old.
     Fresh,
-    /// Any: the locks that are held keep it as it is.
+    /// Any: the locks that are held protect it from changes.
     Locked,
 }
 
-/// What one who opens the same store several times keeps of it meanwhile.
+/// The cache of a process that opens the same store several times.
 #[derive(Debug, Default, Clone)]
 pub struct StoreMemory {
     pub(crate) documents: Arc<Documents>,
@@ -40,13 +40,13 @@ pub struct StoreMemory {
 }
 
 impl StoreMemory {
-    /// What users have to be told of what was done, since this was asked last.
+    /// Returns the new messages for users since the last call.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock())
     }
 }
 
-/// What was seen of each object, by its name.
+/// The last seen state of each object, by its name.
 #[derive(Debug, Default)]
 pub struct Documents {
     known: Mutex<HashMap<String, KnownDocument>>,
@@ -55,7 +55,7 @@ pub struct Documents {
 #[derive(Debug, Default, Clone)]
 struct KnownDocument {
     seen: ContentTag,
-    /// The content as it was at that time; `None` in it: there was none.
+    /// The content as of that time; `None` in it: the object did not exist.
     content: Option<(Option<Bytes>, Duration)>,
 }
 
@@ -102,7 +102,7 @@ impl Documents {
         trust: Trust,
         now: Duration,
     ) -> io::Result<bool> {
-        // That something is absent may be over by the time when its place is wanted.
+        // An absent object may exist by the time it is created.
         if let Some(Some(_)) = self.trusted(name, trust, now) {
             return Ok(true);
         }
@@ -139,8 +139,7 @@ impl Documents {
         self.known.lock().remove(name);
     }
 
-    /// What objects with such names hold is read anew. How they were seen stays, for who replaces
-    /// them.
+    /// Discards the content of objects with such names. Their tags stay, for replacing them.
     pub fn forget_content(&self, prefix: &str) {
         for (name, known) in &mut *self.known.lock() {
             if name.starts_with(prefix) {
@@ -149,7 +148,7 @@ impl Documents {
         }
     }
 
-    /// An object as a look found it: content that was read before is kept where it is of that.
+    /// Records an object's tag. Cached content is kept if it has that tag.
     pub fn saw(&self, name: &str, seen: ContentTag) {
         let mut known = self.known.lock();
         let known = known.entry(name.to_owned()).or_default();
@@ -161,7 +160,7 @@ impl Documents {
         }
     }
 
-    /// What an object holds.
+    /// Records an object's content.
     pub fn note(&self, name: &str, seen: ContentTag, content: Option<Bytes>, now: Duration) {
         let known = KnownDocument {
             seen,

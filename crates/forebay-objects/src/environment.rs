@@ -1,5 +1,6 @@
-//! What the environment says of a provider, looked at before the client library is given it: what
-//! cannot be part of a request is no error of the library's, which stops the program.
+//! Checks the environment variables of a provider before the client library gets them.
+//!
+//! A value that cannot be part of a request would otherwise make the library stop the program.
 
 use std::io;
 
@@ -7,7 +8,7 @@ use reqwest::Url;
 
 use crate::address::Kind;
 
-/// The variables of a provider that hold URLs, and those that requests are made of.
+/// The variables of a provider that contain URLs, and those that become part of requests.
 const S3: ([&str; 3], &[&str]) = (
     ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"],
     &[
@@ -31,7 +32,7 @@ const AZURE: ([&str; 3], &[&str]) = (
     ],
 );
 
-/// Refuses values that no request can be made of. `get` gives those of the environment.
+/// Refuses values that cannot be part of a request. `get` returns those of the environment.
 pub fn check(kind: Kind, get: impl Fn(&str) -> Option<String>) -> io::Result<()> {
     let (urls, words) = match kind {
         Kind::S3 => S3,
@@ -62,7 +63,7 @@ fn url_problem(name: &str, value: &str) -> Option<String> {
     }
 }
 
-/// Of a key's two parts there are both or none.
+/// A key's two parts must both be set, or neither.
 fn half_problem(kind: Kind, get: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let halves = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
     let lacking = halves.iter().find(|name| get(name).is_none())?;
@@ -70,7 +71,7 @@ fn half_problem(kind: Kind, get: &impl Fn(&str) -> Option<String>) -> Option<Str
     (kind == Kind::S3).then(|| format!("{set} is set and {lacking} is not: set both or none"))
 }
 
-/// Secrets are not shown.
+/// Describes a problem without showing secrets.
 fn word_problem(name: &str, value: &str) -> Option<String> {
     let is_other = |c: char| !c.is_ascii_graphic();
     let what = match value.chars().find(|c| is_other(*c))? {

@@ -1,10 +1,9 @@
 //! A run in object storage, read by ranges.
 //!
-//! A read that goes on where one before it ended doubles what is asked for at once, up to eight
-//! mebibytes, and from one mebibyte on the next piece is asked for ahead; others ask for 64 KiB. A
-//! file of up to 256 KiB is asked for whole.
-//! Some pieces are kept: neighbours in one version are neighbours in the other, as the gate's
-//! samples find.
+//! A sequential read doubles what it requests at once, up to eight mebibytes. From one mebibyte on
+//! it requests the next piece ahead. Other reads request 64 KiB. A file of up to 256 KiB is
+//! requested whole. Some pieces are cached: neighbours in one version are neighbours in the other,
+//! as the gate's samples find.
 
 use std::io;
 use std::ops::Range;
@@ -21,10 +20,10 @@ const LEAST_BYTES: u64 = 64 << 10;
 const WHOLE_BYTES: u64 = 256 << 10;
 const GREATEST_BYTES: u64 = 8 << 20;
 const AHEAD_FROM_BYTES: u64 = 1 << 20;
-/// Of pieces in memory.
+/// The bytes of pieces in memory.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// See the module's text.
+/// A file in object storage.
 #[derive(Debug)]
 pub struct RemoteFile {
     objects: Objects,
@@ -35,7 +34,7 @@ pub struct RemoteFile {
 
 #[derive(Debug)]
 struct FileState {
-    /// The one used last is the last.
+    /// The most recently used piece is the last.
     pieces: Vec<Piece>,
     window_bytes: u64,
     ahead: Option<(u64, JoinHandle<io::Result<Bytes>>)>,
@@ -77,13 +76,13 @@ impl RemoteFile {
         }
     }
 
-    /// Whether it is asked for whole.
+    /// Returns whether it is requested whole.
     pub fn is_small(&self) -> bool {
         self.len_bytes <= WHOLE_BYTES
     }
 
-    /// The piece that begins at or before `at` and goes on at least to the next byte. Threads wait
-    /// for different pieces at once.
+    /// Returns the piece that begins at or before `at` and has at least the next byte. Threads may
+    /// wait for different pieces at once.
     fn piece(&self, at: u64) -> io::Result<Piece> {
         let (start, window_bytes, follows, asked) = {
             let mut state = self.state.lock();
@@ -155,7 +154,7 @@ impl ReadFile for RemoteFile {
         if end.is_none_or(|end| end > self.len_bytes) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // A whole section, or a large value: asked for as it is.
+        // A whole section, or a large value, is requested as it is.
         if buf.len() as u64 > GREATEST_BYTES {
             let range = offset..offset + buf.len() as u64;
             buf.copy_from_slice(&self.objects.range(&self.name, range)?);

@@ -1,8 +1,8 @@
-//! What a push has sent so far, on the machine that sends: one small file for each file of the
-//! version.
+//! What a push has sent so far, recorded on the sending machine.
 //!
-//! A push that was killed left it behind. The next one builds its runs anew and compares them part
-//! by part with what is written here: what was sent already is not sent again.
+//! There is one small file for each file of the version. A killed push leaves them. The next push
+//! builds its runs again and compares them part by part with the record: parts that were sent are
+//! not sent again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use forebay_io::{Disk, replace_file};
 use serde::{Deserialize, Serialize};
 
 const MIB: u64 = 1 << 20;
-/// Object stores take parts of 5 MiB and more, and 10,000 of them at most.
+/// Object stores accept parts of 5 MiB and more, and at most 10,000 of them.
 const PART_BYTES: u64 = 8 * MIB;
 const PARTS: u64 = 8000;
 
-/// One file on its way.
+/// An upload of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub len_bytes: u64,
@@ -24,7 +24,7 @@ pub struct Entry {
     pub parts: Vec<Part>,
     /// The store's name for an upload in parts, once it has begun.
     pub upload: Option<String>,
-    /// Whether the object is there, whole.
+    /// Whether the object is complete.
     pub complete: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Entry {
 pub struct Part {
     /// XXH3-64 of its bytes.
     pub sum: u64,
-    /// The store's receipt, once it is sent.
+    /// The store's receipt, once the part is sent.
     pub receipt: Option<String>,
 }
 
@@ -51,21 +51,21 @@ impl Entry {
         }
     }
 
-    /// Whether it is of a file with the same bytes.
+    /// Returns whether it is of a file with the same bytes.
     pub fn is_of(&self, other: &Entry) -> bool {
         let sums = |entry: &Entry| entry.parts.iter().map(|part| part.sum).collect::<Vec<_>>();
         (self.len_bytes, self.part_bytes) == (other.len_bytes, other.part_bytes)
             && sums(self) == sums(other)
     }
 
-    /// Where a part lies in the file.
+    /// Returns the range of a part in the file.
     pub fn place(&self, part: usize) -> std::ops::Range<u64> {
         let start = part as u64 * self.part_bytes;
         start..(start + self.part_bytes).min(self.len_bytes)
     }
 }
 
-/// The size of the parts of a file.
+/// Returns the size of the parts of a file.
 pub fn part_bytes(len_bytes: u64) -> u64 {
     PART_BYTES.max(len_bytes.div_ceil(PARTS).div_ceil(MIB) * MIB)
 }
@@ -86,7 +86,7 @@ impl Journal {
         self.dir.join(format!("{file}.json"))
     }
 
-    /// `None` also when it cannot be understood: the file is sent anew then.
+    /// Reads an entry. `None` also if it cannot be parsed: the file is then sent again.
     pub fn read(&self, file: &str) -> io::Result<Option<Entry>> {
         match self.disk.read(&self.path(file)) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
@@ -107,7 +107,7 @@ impl Journal {
         }
     }
 
-    /// The names of the files that have an entry.
+    /// Returns the names of the files that have an entry.
     pub fn files(&self) -> io::Result<Vec<String>> {
         let names = match self.disk.list(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -1,17 +1,16 @@
 //! Locks in object storage: leases.
 //!
 //! The lock is an object that names its holder. The holder rewrites it every third of the lease's
-//! time; who wants it and sees it unchanged for the whole of that time, by the own clock, takes it
-//! over. Every write is conditional on what was there before, so one of several wins. No clocks are
-//! compared.
+//! time. A process that wants the lock watches it by its own clock, and takes it over if it is
+//! unchanged for the whole lease time. Every write is conditional on the previous content, so one
+//! of several takers wins. No clocks are compared.
 //!
-//! A lock that was given back is an object of [`RELEASED_BYTES`], and one that is held never is. So
-//! a listing tells which locks are free and their ETags, and a taker that has seen that
-//! ([`KnownLocks`]) needs one request. Where the ETag is still that one, nobody held the lock
-//! meanwhile.
+//! A released lock is an object of [`RELEASED_BYTES`], and a held one never is. So a listing shows
+//! which locks are free and their ETags, and a taker that has seen them ([`KnownLocks`]) needs one
+//! request. If the ETag is unchanged, no process held the lock meanwhile.
 //!
-//! A holder that was held up (a stopped process, a store out of reach) may have lost it: before a
-//! write that counts, [`LeaseHolder::confirm`] finds out.
+//! A holder that was delayed (a stopped process, an unreachable store) may have lost it:
+//! [`LeaseHolder::confirm`] finds out before a write that counts.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,14 +28,14 @@ use tracing::warn;
 
 use crate::objects::{ContentTag, News, Objects, PutOutcome};
 
-/// Between two looks at a lock that somebody else holds.
+/// The time between two polls of a lock that another process holds.
 const LOOK: Duration = Duration::from_millis(150);
 
-/// The length of the object of a lock that was given back: more than words of holders come to.
+/// The length of the object of a released lock: longer than any holder's text.
 pub const RELEASED_BYTES: u64 = 2048;
 
-/// Locks that nobody held when they were looked at last, as they were then; `None` in it: there was
-/// no object.
+/// Locks that were free when they were last seen, with their state then; `None` in it: there was no
+/// object.
 #[derive(Debug, Default, Clone)]
 pub struct KnownLocks(Arc<Mutex<HashMap<String, ContentTag>>>);
 
@@ -61,40 +60,41 @@ impl KnownLocks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Document {
     forebay_lease: u64,
-    /// For people.
+    /// The holder's text, for people.
     holder: String,
-    /// The place of work of the holder, of which there is one holder at a time; empty: none.
+    /// The holder's work directory, which has one holder at a time; empty: none.
     owner: String,
     /// Random: no two holders have the same.
     token: u64,
-    /// Rises, so that no two contents are alike.
+    /// Rises, so that no two contents are equal.
     renewal: u64,
     released: bool,
 }
 
-/// Who asks.
+/// A request for a lease.
 #[derive(Debug, Clone, Copy)]
 pub struct LeaseRequest<'a> {
     pub name: &'a str,
     pub holder: &'a str,
-    /// See [`Document::owner`]. The caller holds that place: an earlier holder from there is dead.
+    /// The [`Document::owner`]. The caller holds that directory: an earlier holder from there is
+    /// dead.
     pub owner: &'a str,
     pub time: Duration,
     pub known: &'a KnownLocks,
 }
 
-/// A held lease. It is given back when dropped.
+/// A held lease, which is released when it is dropped.
 #[derive(Debug)]
 pub struct Lease {
     held: Arc<LeaseHolder>,
     stop: Sender<()>,
     thread: Option<JoinHandle<()>>,
-    /// Nobody held it since it was noted as free.
+    /// Whether no process held it since it was noted as free.
     pub unbroken: bool,
     known: KnownLocks,
 }
 
-/// What the holder knows of its lease.
+/// The holder's knowledge of its lease.
 #[derive(Debug)]
 pub struct LeaseHolder {
     objects: Objects,
@@ -108,7 +108,7 @@ pub struct LeaseHolder {
 struct LeaseState {
     document: Document,
     seen: ContentTag,
-    /// By the monotonic clock: until then nobody else can have taken it over.
+    /// By the monotonic clock: until then no other process can have taken it over.
     valid_until: Duration,
     lost: bool,
 }
@@ -116,8 +116,9 @@ struct LeaseState {
 impl Lock for Lease {}
 
 impl Lease {
-    /// Takes the lease, or gives the words of who holds it. Waits as long as it takes to know
-    /// whether the holder lives, and while the store is away, as long as its users are patient.
+    /// Takes the lease, or returns the text of its holder. Waits as long as it takes to know
+    /// whether the holder lives. While the store is unreachable, it waits as long as its users are
+    /// patient.
     pub fn take(
         objects: &Objects,
         clock: &Arc<dyn Clock>,
@@ -262,7 +263,7 @@ impl LeaseHolder {
         }
     }
 
-    /// Fails unless the lease is this process's now.
+    /// Fails unless this process has the lease now.
     pub fn confirm(&self) -> io::Result<()> {
         let state = self.state.lock();
         let (lost, valid) = (state.lost, self.clock.monotonic() < state.valid_until);
@@ -273,7 +274,7 @@ impl LeaseHolder {
             (false, false) => self
                 .objects
                 .patiently(&*self.clock, || match self.renew() {
-                    // That is no matter of patience.
+                    // Patience does not help.
                     Err(_) if self.state.lock().lost => Ok(Err(self.lost())),
                     done => done.map(Ok),
                 })?,
@@ -290,8 +291,8 @@ impl LeaseHolder {
     }
 }
 
-/// Waits until a lock that somebody had is free to be taken, by a write over what is given back; or
-/// knows that its holder lives.
+/// Waits until a lock that another process had is free, to be taken by a write over the released
+/// object; or until it is known that its holder lives.
 fn watch(
     objects: &Objects,
     clock: &dyn Clock,
@@ -415,12 +416,12 @@ mod tests {
         let before = objects.requests();
         drop(take_known(&objects, "one", "", &known).unwrap());
         assert_eq!(objects.requests() - before, 2, "taken and given back");
-        // Somebody else holds it in between.
+        // Another process holds it in between.
         drop(take(&objects, "another", "").unwrap());
         assert!(!take_known(&objects, "one", "", &known).unwrap().unbroken);
     }
 
-    /// As its process would leave it that dies: nobody renews it, nobody gives it back.
+    /// Leaves the lease as a dying process does: it is neither renewed nor released.
     fn dead(objects: &Objects, owner: &str) -> Arc<LeaseHolder> {
         let mut lease = take(objects, "a dead one", owner).unwrap();
         let held = Arc::clone(lease.held());
@@ -442,7 +443,7 @@ mod tests {
         let begun = SystemClock.monotonic();
         let third = take(&objects, "elsewhere", "there").unwrap();
         assert!(SystemClock.monotonic() - begun >= TIME);
-        // The first one comes to itself: it has lost, and says so.
+        // The first holder resumes: it has lost the lease, and says so.
         let lost = held.confirm().unwrap_err();
         assert!(lost.to_string().contains("taken over"), "{lost}");
         third.held().confirm().unwrap();

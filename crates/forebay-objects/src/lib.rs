@@ -1,14 +1,13 @@
-//! Stores in object storage: S3, Google Cloud Storage, Azure Blob Storage, and whatever speaks like
-//! them.
+//! Stores in object storage: S3, Google Cloud Storage, Azure Blob Storage, and compatible ones.
 //!
-//! [`open`] gives a [`Store`](forebay_engine::Store) of the engine whose files lie in a bucket,
-//! under the same names as a local store's in its directory. What makes that possible is
-//! [`RemoteDisk`], a [`Disk`](forebay_io::Disk) made of requests: the engine and the loader know
-//! nothing of it. [`Puller`] keeps a local store, a node's cache, in step with such a store.
+//! [`open`] returns a [`Store`](forebay_engine::Store) of the engine whose files are in a bucket,
+//! under the same names as a local store's in its directory. [`RemoteDisk`] makes this possible, a
+//! [`Disk`](forebay_io::Disk) made of requests: the engine and the loader do not know of it.
+//! [`Puller`] keeps a local store, a node's cache, in step with such a store.
 //!
-//! Stores are asynchronous; here a small runtime waits for them, so that nothing outside has to.
-//! The loader, which reads sources from any store, takes its connections from here ([`bucket`],
-//! [`website`]).
+//! Clients of object stores are asynchronous; a small runtime in this crate waits for them, so that
+//! callers can be synchronous. The loader, which reads sources from any store, takes its
+//! connections from this crate ([`bucket`], [`website`]).
 
 mod address;
 mod announcing;
@@ -20,6 +19,7 @@ mod environment;
 mod file;
 mod journal;
 mod lease;
+mod notify;
 mod objects;
 mod open;
 mod open_error;
@@ -27,7 +27,6 @@ mod pull;
 mod put_file;
 mod refusals;
 mod tables_document;
-mod telling;
 mod upload;
 
 pub use address::{Address, AddressError, is_remote, path_of_file_url};

@@ -1,4 +1,4 @@
-//! Requests to an object store, for callers that wait.
+//! Blocking requests to an object store.
 
 use std::fmt;
 use std::future::Future;
@@ -22,24 +22,24 @@ use crate::address::{Address, Kind};
 use crate::backend::{Backend, Patience, connect};
 use crate::refusals::{lacks_bucket, said};
 
-/// Between two tries of what has a request's own tries in it.
+/// The time between two tries of an operation whose requests are retried themselves.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Small objects that are asked for at a time.
+/// Small objects that are requested at a time.
 const AT_ONCE: usize = 16;
 
-/// What a conditional request met.
+/// The outcome of a conditional request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutOutcome {
     Done(ContentTag),
-    /// Somebody else wrote it since.
+    /// Another process wrote it since.
     Changed,
 }
 
-/// What tells an object's content from any other; `None`: there is none.
+/// The identity of an object's content; `None`: the object does not exist.
 pub type ContentTag = Option<UpdateVersion>;
 
-/// The answer to a question for news.
+/// The answer to a request for changes.
 #[derive(Debug)]
 pub enum News {
     Same,
@@ -50,13 +50,13 @@ pub enum News {
 /// An object of a listing.
 #[derive(Debug, Clone)]
 pub struct ListedObject {
-    /// Below the directory that was listed.
+    /// The name below the listed directory.
     pub name: String,
     pub len_bytes: u64,
     pub seen: UpdateVersion,
 }
 
-/// Threads that wait for requests.
+/// Starts the threads that wait for requests.
 pub fn start_runtime() -> io::Result<Arc<Runtime>> {
     check_threads()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -74,7 +74,7 @@ pub struct Objects {
     runtime: Arc<Runtime>,
     prefix: Key,
     requests: Arc<AtomicU64>,
-    /// For how long [`Objects::patiently`] tries.
+    /// How long [`Objects::patiently`] tries.
     patience: Duration,
     lists_conditions: bool,
 }
@@ -90,25 +90,25 @@ impl Objects {
     pub fn connect(address: &Address, patience: Patience) -> io::Result<Self> {
         let connected = Self::over(connect(address, patience)?, address.prefix.clone())?;
         Ok(Self {
-            // Google wants generations, which its listings do not have.
+            // Google requires generations, which its listings do not have.
             lists_conditions: address.kind != Kind::Google,
             ..connected
         })
     }
 
-    /// Whether what a listing says of an object is enough to replace it on the condition that it is
-    /// still that.
+    /// Returns whether a listing has enough of an object to replace it on the condition that it is
+    /// unchanged.
     pub fn lists_conditions(&self) -> bool {
         self.lists_conditions
     }
 
-    /// The same, for who can wait longer than its single requests do.
+    /// Returns the objects for a caller that can wait longer than its single requests do.
     pub fn for_who_waits(mut self, patience: Patience) -> Self {
         self.patience = patience.time();
         self
     }
 
-    /// Does something again while the store does not answer, or says that it cannot now.
+    /// Retries an operation while the store does not answer, or says that it cannot now.
     pub fn patiently<R>(
         &self,
         clock: &dyn Clock,
@@ -125,7 +125,7 @@ impl Objects {
         }
     }
 
-    /// Over a store that is there already.
+    /// Creates the objects over an existing connection.
     pub fn over(backend: Arc<dyn Backend>, prefix: Key) -> io::Result<Self> {
         Ok(Self {
             backend,
@@ -137,7 +137,7 @@ impl Objects {
         })
     }
 
-    /// Requests sent, tries again left out.
+    /// Returns the number of requests sent, without retries.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -146,7 +146,7 @@ impl Objects {
         &self.runtime
     }
 
-    /// What people call it.
+    /// Returns the name for people.
     pub fn place(&self) -> String {
         format!("{}/{}", self.backend, self.prefix)
     }
@@ -156,7 +156,7 @@ impl Objects {
         self.runtime.block_on(request)
     }
 
-    /// The whole key of a name below the prefix.
+    /// Returns the whole key of a name below the prefix.
     fn key(&self, name: &str) -> Key {
         match (self.prefix.as_ref(), name) {
             ("", name) => Key::from(name),
@@ -172,12 +172,12 @@ impl Objects {
         }
     }
 
-    /// The content, unless it is what was `seen`.
+    /// Returns the content, unless it is what was `seen`.
     pub fn news(&self, name: &str, seen: Option<&UpdateVersion>) -> io::Result<News> {
         self.runtime.block_on(self.ask(name, seen))
     }
 
-    /// [`Objects::news`] for tasks.
+    /// Returns [`Objects::news`], for tasks.
     pub async fn ask(&self, name: &str, seen: Option<&UpdateVersion>) -> io::Result<News> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let options = GetOptions {
@@ -203,7 +203,7 @@ impl Objects {
         }
     }
 
-    /// [`Objects::news`] of many objects, side by side.
+    /// Returns [`Objects::news`] of many objects, requested concurrently.
     pub fn news_of(&self, wanted: Vec<(String, ContentTag)>) -> Vec<io::Result<News>> {
         let asked = wanted
             .into_iter()
@@ -212,7 +212,7 @@ impl Objects {
             .block_on(stream::iter(asked).buffered(AT_ONCE).collect())
     }
 
-    /// Length and identity; `None`: there is none.
+    /// Returns length and identity; `None`: the object does not exist.
     pub fn head(&self, name: &str) -> io::Result<Option<(u64, UpdateVersion)>> {
         let key = self.key(name);
         match self.wait(self.backend.head(&key)) {
@@ -235,7 +235,7 @@ impl Objects {
             .block_on(async move { this.fetch(&name, range).await })
     }
 
-    /// [`Objects::range`] for tasks.
+    /// Returns [`Objects::range`], for tasks.
     pub async fn fetch(&self, name: &str, range: Range<u64>) -> io::Result<Bytes> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let expected = range.end - range.start;
@@ -250,9 +250,9 @@ impl Objects {
         Ok(bytes)
     }
 
-    /// Writes an object, if it is still what was `seen`. A store that did it and then failed to say
-    /// so would refuse the next try; so after a refusal the object is read, and what is there as it
-    /// was to be is done. Content has something of its own therefore: a stamp, a token.
+    /// Writes an object if it is still what was `seen`. A store that wrote it and then failed to
+    /// answer would refuse the retry. So after a refusal the object is read, and if it has the new
+    /// content, the write is done. Content therefore has something unique: a stamp, a token.
     pub fn put_if(&self, name: &str, content: Bytes, seen: &ContentTag) -> io::Result<PutOutcome> {
         let mode = match seen {
             None => PutMode::Create,
@@ -276,7 +276,7 @@ impl Objects {
         }
     }
 
-    /// Writes an object whatever was there. For tasks.
+    /// Writes an object whatever was there before. For tasks.
     pub async fn put(&self, name: &str, content: Bytes) -> io::Result<()> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let payload = PutPayload::from(content);
@@ -287,12 +287,12 @@ impl Objects {
         Ok(())
     }
 
-    /// Removes an object; that it is gone already is as good.
+    /// Removes an object; a missing one counts as removed.
     pub fn delete(&self, name: &str) -> io::Result<()> {
         self.runtime.block_on(self.remove(name))
     }
 
-    /// [`Objects::delete`] for tasks.
+    /// Does [`Objects::delete`], for tasks.
     pub async fn remove(&self, name: &str) -> io::Result<()> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         match self.backend.delete(&self.key(name)).await {
@@ -301,7 +301,7 @@ impl Objects {
         }
     }
 
-    /// The names right below `dir`, sorted: objects and what has objects below it.
+    /// Returns the names directly below `dir`, sorted: objects, and prefixes of objects.
     pub fn list(&self, dir: &str) -> io::Result<Vec<String>> {
         let key = self.key(dir);
         let prefix = (!key.as_ref().is_empty()).then_some(&key);
@@ -311,7 +311,7 @@ impl Objects {
         let objects = found.objects.iter().map(|object| &object.location);
         let mut names: Vec<String> = objects
             .chain(&found.common_prefixes)
-            // Some stores list a directory that is empty by an object of its own name.
+            // Some stores list an empty directory by an object of its own name.
             .filter(|found| **found != key)
             .filter_map(|key| key.filename().map(str::to_owned))
             .collect();
@@ -320,7 +320,7 @@ impl Objects {
         Ok(names)
     }
 
-    /// All objects below `dir`, at whatever depth.
+    /// Returns all objects below `dir`, at any depth.
     pub fn list_all(&self, dir: &str) -> io::Result<Vec<ListedObject>> {
         let key = self.key(dir);
         let all = self
@@ -389,7 +389,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Gives an upload up; that there is none of this name is as good.
+    /// Gives an upload up; a missing one counts as given up.
     pub async fn abort_parts(&self, name: &str, upload: &MultipartId) -> io::Result<()> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         match self.backend.abort_multipart(&self.key(name), upload).await {
@@ -398,7 +398,7 @@ impl Objects {
         }
     }
 
-    /// Length and identity, for tasks.
+    /// Returns length and identity, for tasks.
     pub async fn length(&self, name: &str) -> io::Result<Option<u64>> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         match self.backend.head(&self.key(name)).await {

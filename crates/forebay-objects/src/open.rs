@@ -1,4 +1,4 @@
-//! Opening a store in object storage.
+//! Opens a store in object storage.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::documents::StoreMemory;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
 
-/// What a store in object storage needs of this machine.
+/// The parts of this machine that a store in object storage needs.
 #[derive(Debug, Clone)]
 pub struct RemoteStore {
     pub disk: Arc<dyn Disk>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
-    /// Where pushes build their runs; by default a directory of the user's cache, one for each
+    /// Where pushes build their runs; the default is a directory of the user's cache, one for each
     /// store.
     pub work_dir: Option<PathBuf>,
     pub patience: Patience,
-    /// Of a store of a cluster: what says which versions serve.
+    /// For a store of a cluster: the source of serving versions.
     pub pointers: Option<Arc<dyn Pointers>>,
     pub memory: StoreMemory,
 }
 
-/// Opens the store at a URL; with `create`, makes it when there is none. The disk is given too, for
-/// who wants to hear of uploads.
+/// Opens the store at a URL, and creates it if it does not exist and `create` is set. Also returns
+/// the disk, for callers that listen to uploads.
 pub fn open(
     url: &str,
     on: &RemoteStore,
@@ -47,7 +47,7 @@ pub fn open(
     Ok((store, disk))
 }
 
-/// The objects at a URL as the files below a root, whether a store is there or not.
+/// Opens the objects at a URL as the files below a root, whether there is a store or not.
 pub fn open_disk(url: &str, on: &RemoteStore) -> Result<(Arc<RemoteDisk>, PathBuf), OpenError> {
     let address = Address::parse(url)?;
     let url = address.url();

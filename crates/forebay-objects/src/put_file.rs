@@ -1,4 +1,4 @@
-//! Sending one file, as it is, for who sends it again as a whole where that is cut short.
+//! Sends one file without resuming: if it is interrupted, the caller sends it again as a whole.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::objects::Objects;
 const PARTS_AT_ONCE: u64 = 4;
 
 impl Objects {
-    /// Writes a file whatever was there. `advance` is told of bytes sent.
+    /// Writes a file whatever was there before. Calls `advance` with the bytes sent.
     pub fn put_file(
         &self,
         name: &str,
@@ -49,7 +49,7 @@ impl Objects {
             self.runtime().block_on(finish)
         });
         if finished.is_err() {
-            // Else the store keeps, and charges for, what came.
+            // Otherwise the store keeps, and charges for, the received parts.
             let _ = self.runtime().block_on(self.abort_parts(name, &upload));
         }
         finished
@@ -92,8 +92,8 @@ fn read(file: &dyn ReadFile, begin: u64, length: u64) -> io::Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// An object is not there as it was sent: somebody else has removed it or written over it, as a
-/// push does with what one before it left.
+/// Returns the error of an object that is not as it was sent. Another process has removed or
+/// overwritten it, as a push does with files of an earlier one.
 pub fn not_as_sent(name: &str, sent_bytes: u64, found_bytes: Option<u64>) -> io::Error {
     let found = found_bytes.map_or_else(
         || "has no such object".to_owned(),

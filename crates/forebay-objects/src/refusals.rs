@@ -1,17 +1,16 @@
-//! What an object store, or the way to it, says when it refuses: named as what it is, once, with
-//! what to do about it.
+//! Describes the refusals of an object store, or of the way to it, with advice.
 //!
 //! The client library's errors repeat the request, how often it was tried and for how long, at each
-//! of their levels. What matters is at the bottom: a code in the store's answer, or why there was
-//! none.
+//! of their levels. The useful part is at the bottom: a code in the store's answer, or why there
+//! was none. It is reported once.
 
 use std::error::Error as _;
 use std::io::{self, ErrorKind};
 
 use object_store::Error;
 
-/// Codes of S3, and Azure's where they differ, that stay as they are however often one asks; what
-/// they mean; what to do.
+/// Codes of S3, and Azure's if they differ, that retrying does not change; their meaning; what to
+/// do.
 const CODES: [(&[&str], &str, &str); 10] = [
     (
         &["NoSuchBucket", "ContainerNotFound"],
@@ -75,22 +74,22 @@ const CODES: [(&[&str], &str, &str); 10] = [
     ),
 ];
 
-/// In what the TLS library says of a server whose first bytes are none of TLS.
+/// The TLS library's text about a server whose first bytes are not TLS.
 const NOT_TLS: &str = "InvalidContentType";
 
-/// A refusal, as it is told.
+/// A refusal in its reported form.
 struct Refusal {
     kind: ErrorKind,
     words: String,
 }
 
-/// An object store's error for people. Its kind is `Other` only where asking again may help.
+/// Describes an object store's error for people. Its kind is `Other` only if retrying may help.
 pub fn said(error: Error) -> io::Error {
     let refusal = refusal(&error);
     io::Error::new(refusal.kind, refusal.words)
 }
 
-/// Whether there is no bucket: nothing in it can be called absent then.
+/// Returns whether there is no bucket: nothing in it can then be called absent.
 pub fn lacks_bucket(error: &Error) -> bool {
     let text = error.to_string();
     CODES[0].0.iter().any(|code| says(&text, code))
@@ -134,7 +133,7 @@ fn refusal(error: &Error) -> Refusal {
     }
 }
 
-/// What to say of an endpoint without TLS that was not asked for.
+/// The message about an endpoint without TLS that was not allowed.
 pub const NO_TLS: &str = "the endpoint has no TLS (http://), which sends data and signatures in the clear: set \
                           AWS_ALLOW_HTTP=true if that is wanted, else give it as https://";
 
@@ -168,7 +167,7 @@ fn no_credentials(text: &str) -> Option<String> {
     })
 }
 
-/// The status, code and message of an answer.
+/// Returns the status, code and message of an answer.
 fn answer(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("status code: ")?;
     let (status, body) = rest.split_once(": ").unwrap_or((rest, ""));
@@ -182,7 +181,7 @@ fn answer(text: &str) -> Option<String> {
     ))
 }
 
-/// Why there was no answer: the words of the last cause, and whom was asked.
+/// Returns why there was no answer: the text of the last cause, and the server that was asked.
 fn bottom(error: &Error) -> String {
     let mut last = error.to_string();
     let mut source = error.source();

@@ -1,7 +1,6 @@
-//! `tables.json`: which version of each table serves, in one document, and which nodes want to be
-//! told when that changes.
+//! `tables.json`: the serving version of each table, and the nodes to notify when that changes.
 //!
-//! The pointers of the tables decide; the document is written after them, so that one request tells
+//! The pointers of the tables decide. The document is written after them, so that one request shows
 //! what has changed in all tables. docs/reference/store.md has its fields.
 
 use std::collections::BTreeMap;
@@ -10,25 +9,25 @@ use bytes::Bytes;
 use forebay_engine::{DocumentError, Pointer, TableName, seal, unseal};
 use serde::{Deserialize, Serialize};
 
-/// Its name in the store.
+/// The document's name in the store.
 pub const TABLES: &str = "tables.json";
 const FORMAT: u64 = 1;
-/// A node that has not said for so long that it is there is left out. It says so every hour.
+/// How long a node may not renew its entry before it is removed. Nodes renew every hour.
 const NODE_MS: u64 = 3 * 3600 * 1000;
 
-/// See the module's text.
+/// The document of all tables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TablesDocument {
     forebay_tables: u64,
-    /// Random: no two contents are alike.
+    /// Random: no two contents are equal.
     pub stamp: u64,
     pub tables: BTreeMap<TableName, TableEntry>,
     /// By the address of their HTTP port.
     pub nodes: BTreeMap<String, NodeEntry>,
 }
 
-/// What tells a table's pointer from any other, and what it says.
+/// The identity of a table's pointer, and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableEntry {
@@ -41,12 +40,12 @@ pub struct TableEntry {
 #[serde(deny_unknown_fields)]
 pub struct NodeEntry {
     pub tls: bool,
-    /// When it said last that it is there.
+    /// When the node last renewed its entry.
     pub noted_unix_ms: u64,
 }
 
 impl TableEntry {
-    /// `None`: the table does not exist.
+    /// Returns the entry of a pointer. `None`: the table does not exist.
     pub fn of(pointer: &Pointer) -> Option<Self> {
         (!pointer.dropped).then_some(Self {
             sequence: pointer.sequence,
@@ -70,13 +69,13 @@ impl TablesDocument {
         unseal(bytes, "forebay_tables", FORMAT).map(|(document, _)| document)
     }
 
-    /// As it is to be written, with another stamp.
+    /// Returns the bytes to write, with another stamp.
     pub fn stamped(&mut self, stamp: u64) -> Result<Bytes, DocumentError> {
         self.stamp = stamp;
         seal(self).map(|(bytes, _)| bytes.into())
     }
 
-    /// Leaves out nodes that have not been heard of.
+    /// Removes nodes that have not renewed their entries.
     pub fn forget_nodes(&mut self, now_unix_ms: u64) {
         self.nodes
             .retain(|_, node| now_unix_ms.saturating_sub(node.noted_unix_ms) < NODE_MS);

@@ -1,9 +1,9 @@
-//! Sending the files of a version while the next ones are still being built.
+//! Sends the files of a version while the next ones are still being built.
 //!
-//! A sealed file is cut into parts, which are sent in parallel, each signed with its checksum; the
-//! store puts them together. What was sent is noted (`crate::journal`) part by part. That an upload
-//! has begun is also noted in the store itself, `tables/T/uploads/FILE.json`, so that somebody else
-//! can give it up when this machine never comes back.
+//! A sealed file is divided into parts, which are sent in parallel, each signed with its checksum;
+//! the store joins them. Sent parts are recorded (`crate::journal`) one by one. The store also gets
+//! a note that an upload has begun, `tables/T/uploads/FILE.json`. With it another process can give
+//! the upload up if this machine never comes back.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,13 +29,13 @@ use crate::put_file::not_as_sent;
 const PARTS_AT_ONCE: usize = 6;
 const REPORT: Duration = Duration::from_millis(100);
 
-/// How far the uploads of a push are.
+/// The progress of a push's uploads.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Uploaded {
-    /// Of all files sealed so far.
+    /// The bytes of all files sealed so far.
     pub total_bytes: u64,
     pub sent_bytes: u64,
-    /// Sent by an earlier push that did not come to its end.
+    /// The bytes that an earlier, unfinished push sent.
     pub found_bytes: u64,
 }
 
@@ -52,14 +52,14 @@ struct Work {
     objects: Objects,
     disk: Arc<dyn Disk>,
     journal: Journal,
-    /// Where the files lie here, and what their names begin with there.
+    /// The directory of the files on this machine, and the prefix of their names in the store.
     runs: PathBuf,
     table: String,
     permits: Arc<Semaphore>,
     total: AtomicU64,
     sent: AtomicU64,
     found: AtomicU64,
-    /// Files that are in the store whole, and their lengths, until somebody asks.
+    /// Files that are complete in the store, with their lengths, until a caller takes them.
     arrived: Mutex<Vec<(String, u64)>>,
 }
 
@@ -70,7 +70,7 @@ struct Begun {
 }
 
 impl Uploads {
-    /// `table`: the name of the table's directory in the store.
+    /// Creates the uploads. `table`: the name of the table's directory in the store.
     pub fn new(
         objects: Objects,
         (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>),
@@ -114,7 +114,7 @@ impl Uploads {
         }
     }
 
-    /// Waits until all that was begun is in the store, and fails when some of it could not be sent.
+    /// Waits until all begun uploads are complete, and fails if one of them failed.
     pub fn wait(&self, report: &dyn Fn(Uploaded)) -> io::Result<()> {
         let tasks: Vec<_> = std::mem::take(&mut *self.tasks.lock());
         let mut outcome = Ok(());
@@ -127,20 +127,20 @@ impl Uploads {
                     }
                 }
             });
-            // The others go on, for what they send need not be sent again.
+            // The others continue, because what they send need not be sent again.
             outcome = outcome.and(ended.map_err(io::Error::other).and_then(|ended| ended));
         }
         report(self.uploaded());
         outcome
     }
 
-    /// The files that came to be in the store since this was asked last, and their lengths there.
+    /// Returns the files that were completed in the store since the last call, with their lengths.
     pub fn take_arrived(&self) -> Vec<(String, u64)> {
         std::mem::take(&mut self.work.arrived.lock())
     }
 
-    /// Gives up, in the store, the uploads of pushes that are not known here; `names`: of all notes
-    /// there. REQUIRES the push lock.
+    /// Gives up, in the store, the uploads of pushes that are unknown on this machine. `names`: all
+    /// notes in the store. REQUIRES the push lock.
     pub fn abort_strangers(&self, names: &[String]) -> io::Result<()> {
         let dir = format!("{}/uploads", self.work.table);
         for name in names {
@@ -161,7 +161,7 @@ impl Uploads {
         Ok(())
     }
 
-    /// Forgets a file, giving up its upload should that not be complete.
+    /// Forgets a file, and gives up its upload if that is not complete.
     pub fn forget(&self, file: &str) -> io::Result<()> {
         if let Some(entry) = self.work.journal.read(file)?
             && !entry.complete
@@ -329,7 +329,7 @@ impl Work {
     }
 }
 
-/// The checksums of a file's parts.
+/// Returns the checksums of a file's parts.
 async fn sums(file: Arc<dyn ReadFile>) -> io::Result<Vec<u64>> {
     let work = tokio::task::spawn_blocking(move || {
         let len_bytes = file.len_bytes();

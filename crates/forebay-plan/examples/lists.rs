@@ -1,5 +1,6 @@
-//! Prints the tables of docs/decisions/planners.md about preference lists: how even layouts are,
-//! and what one node more or less copies beside the bound.
+//! Prints the tables of docs/decisions/planners.md about preference lists.
+//!
+//! They show how even layouts are, and what one node more or less copies against the bound.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Reading a planner's JSON input: every refusal names the path of its field.
+//! Reads a planner's JSON input. Each error names the path of its field.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,11 +8,11 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
-/// An input that cannot be planned for.
+/// The error of an input that cannot be planned for.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{path}: {problem}")]
 pub struct InputError {
-    /// The field, as in `partitions[3].e`; `input` for the whole.
+    /// The path of the field, such as `partitions[3].e`; `input` for the whole.
     pub path: String,
     pub problem: String,
 }
@@ -26,8 +26,8 @@ impl InputError {
     }
 }
 
-/// Reads one JSON document. Unknown fields, wrong types and malformed text are refused with the
-/// path at which they stand.
+/// Reads one JSON document. Refuses unknown fields, wrong types and malformed text, with their
+/// path.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, InputError> {
     if text.trim_ascii_start().first() != Some(&b'{') {
         return Err(InputError::new(
@@ -37,7 +37,7 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, InputError> {
     }
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        // Malformed text between two fields is in neither: the object around it is named.
+        // Malformed text between two fields is in neither: the path names the object around it.
         let path = error.path().to_string();
         let path = match path.strip_suffix('?').unwrap_or(&path) {
             "" | "." => "input",
@@ -51,8 +51,8 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, InputError> {
     Ok(value)
 }
 
-/// A structure written as an object. Derived readers would take a list of its fields in order, too,
-/// where a field too many or out of place is not seen.
+/// A structure written as an object. Derived readers would also accept a list of its fields in
+/// order, and would not detect an extra or misplaced field.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -75,7 +75,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a list of objects, and of nothing else.
+/// Reads a list of objects, and refuses anything else.
 pub fn objects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     reader: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -83,7 +83,7 @@ pub fn objects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Ok(list.into_iter().map(|object| object.0).collect())
 }
 
-/// [`objects`] of a field that may be left out or null.
+/// Reads [`objects`] in a field that may be missing or null.
 pub fn some_objects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     reader: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
@@ -91,7 +91,7 @@ pub fn some_objects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Ok(list.map(|list| list.into_iter().map(|object| object.0).collect()))
 }
 
-/// A number that has to be finite and at least zero.
+/// Checks that a number is finite and at least zero.
 pub fn amount(value: f64, path: impl FnOnce() -> String) -> Result<f64, InputError> {
     if value.is_finite() && value >= 0.0 {
         // Turns -0 into 0.
@@ -101,7 +101,7 @@ pub fn amount(value: f64, path: impl FnOnce() -> String) -> Result<f64, InputErr
     Err(InputError::new(path(), problem))
 }
 
-/// A number that has to be finite and above zero.
+/// Checks that a number is finite and above zero.
 pub fn positive(value: f64, path: impl FnOnce() -> String) -> Result<f64, InputError> {
     if value.is_finite() && value > 0.0 {
         return Ok(value);

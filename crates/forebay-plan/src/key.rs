@@ -1,4 +1,4 @@
-//! Keys as a plan's JSON has them: numbers (hashes, times), strings, or bytes that are no string.
+//! Keys in a plan's JSON: numbers (hashes, times), strings, or bytes that are no string.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,16 +8,16 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A key by which a table is ordered. Integers and strings compare exactly; an integer compares
-/// with a fraction as its nearest double; numbers stand before strings. Strings and bytes compare
+/// A key by which a table is ordered. Integers and strings compare exactly. An integer compares
+/// with a fraction as its nearest double. Numbers sort before strings. Strings and bytes compare
 /// byte by byte, so a string and its own bytes are one key.
 #[derive(Debug, Clone)]
 pub enum Key {
     Integer(i128),
-    /// Finite.
+    /// A finite fraction.
     Fraction(f64),
     Text(String),
-    /// In JSON `{"key_hex": "00ff"}`.
+    /// Bytes that are no string; in JSON `{"key_hex": "00ff"}`.
     Bytes(Vec<u8>),
 }
 
@@ -29,7 +29,7 @@ impl Ord for Key {
             (Integer(a), Fraction(b)) => (*a as f64).total_cmp(b),
             (Fraction(a), Integer(b)) => a.total_cmp(&(*b as f64)),
             (Fraction(a), Fraction(b)) => a.total_cmp(b),
-            // What is no string and no bytes is a number.
+            // A key that is no string and no bytes is a number.
             _ => self.as_bytes().cmp(&other.as_bytes()),
         }
     }
@@ -50,7 +50,7 @@ impl PartialEq for Key {
 impl Eq for Key {}
 
 impl Key {
-    /// A string where the bytes are one.
+    /// Makes a key of bytes: a string if they are one.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) => Self::Text(text),
@@ -58,7 +58,7 @@ impl Key {
         }
     }
 
-    /// A string's or bytes'; none of a number.
+    /// Returns the bytes of a string or of bytes, or none for a number.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Integer(_) | Self::Fraction(_) => None,
@@ -67,8 +67,8 @@ impl Key {
         }
     }
 
-    /// About which part of the keys from this one up to `end` lies below `key`, as if they lay
-    /// evenly. REQUIRES: `key` is none of those before or behind.
+    /// Estimates which part of the keys from this one up to `end` is below `key`, as if they were
+    /// evenly distributed. REQUIRES: `key` is in that range.
     pub fn part_below(&self, key: &Self, end: &Self) -> f64 {
         let number = |key: &Self| match key {
             Self::Integer(n) => *n as f64,
@@ -85,16 +85,17 @@ impl Key {
         }
     }
 
-    /// Whether it is a string or bytes, and no number: a table's keys are all the one or the other.
+    /// Returns whether it is a string or bytes, and no number: a table's keys are all one or the
+    /// other.
     pub fn is_text(&self) -> bool {
         self.as_bytes().is_some()
     }
 }
 
-/// So many bytes behind what all have in common decide where a key lies.
+/// The number of bytes after the common prefix that decide the position of a key.
 const DECIDING_BYTES: usize = 12;
 
-/// Strings as numbers from 0 to 1, of which their bytes are the digits: of the first alphabet that
+/// Returns strings as numbers from 0 to 1 whose digits are their bytes, in the first alphabet that
 /// has them all.
 fn as_fractions(keys: [&[u8]; 3]) -> [f64; 3] {
     let [first, _, last] = keys;
@@ -120,7 +121,7 @@ fn as_fractions(keys: [&[u8]; 3]) -> [f64; 3] {
     })
 }
 
-/// Two digits for each byte.
+/// Bytes that are written as two digits each.
 struct Hex<'a>(&'a [u8]);
 
 impl fmt::Display for Hex<'_> {
@@ -167,7 +168,7 @@ impl<'de> Deserialize<'de> for Key {
 
 struct KeyVisitor;
 
-/// The JSON of bytes.
+/// The JSON form of bytes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HexKey {

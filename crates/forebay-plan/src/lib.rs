@@ -1,12 +1,12 @@
 //! Planners: pure functions from a partition map, loads or samples, and prices, to a plan.
 //!
 //! A [`Plan`] is data: steps (split, copy, drop, hand over, move) with dependencies, bytes and
-//! records, their price, and a lower bound that no plan can beat. It serialises to JSON
-//! (docs/reference/plan-json.md), is validated against a [`PartitionMap`], simulated step by step,
-//! cut into batches and drawn.
+//! records, their price, and a lower bound for all plans. It serialises to JSON
+//! (docs/reference/plan-json.md). It can be validated against a [`PartitionMap`], simulated step by
+//! step, divided into batches and drawn.
 //!
-//! Nothing here reads a file or a clock, and randomness comes from a seed: the same input gives the
-//! same plan. Where time bounds a search, the caller hands in what says that it is over.
+//! Planners read no files and no clock, and randomness has a seed: the same input gives the same
+//! plan. If time limits a search, the caller passes a function that says when it is over.
 
 pub mod draw;
 pub mod input;

@@ -1,6 +1,6 @@
 //! Random numbers from a seed, the same on every machine and in every release.
 
-/// SplitMix64: one multiplication chain a number, any seed is a good one.
+/// A SplitMix64 generator: one multiplication chain for each number; any seed is good.
 #[derive(Debug, Clone)]
 pub struct Random {
     state: u64,
@@ -20,13 +20,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is above 0. Its bias is below `end` / 2^64.
+    /// Returns a number below `end`, which is above 0. Its bias is below `end` / 2^64.
     #[inline]
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next_u64()) * end as u128) >> 64) as usize
     }
 
-    /// A number of [0, 1).
+    /// Returns a number in [0, 1).
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)

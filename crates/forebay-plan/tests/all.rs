@@ -1,5 +1,5 @@
-//! All tests of this folder in one binary, since each binary is linked by itself.
-//! `cargo test -p forebay-plan --test plan insert_quality::` runs those of insert_quality.rs.
+//! All tests of this folder in one binary, since each binary is linked by itself. `cargo test -p
+//! forebay-plan --test plan insert_quality::` runs those of insert_quality.rs.
 
 mod common;
 mod insert_limits;

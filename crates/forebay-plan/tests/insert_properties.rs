@@ -1,4 +1,4 @@
-//! What holds for every plan, whatever the instance.
+//! Tests of the rules for every plan, on any instance.
 
 use crate::common::{cost, exact, replicated};
 use forebay_plan::Action;
@@ -54,7 +54,7 @@ fn problem(partitions: usize) -> impl Strategy<Value = Problem> {
     })
 }
 
-/// Pieces with up to three replicas on machines that follow each other.
+/// Returns pieces with up to three replicas on consecutive machines.
 fn replicated_problem(pieces: usize) -> impl Strategy<Value = Problem> {
     prop::collection::vec(machine(), 1..6).prop_flat_map(move |machines| {
         let count = machines.len() as u32;

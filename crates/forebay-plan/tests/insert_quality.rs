@@ -1,4 +1,5 @@
-//! How good plans are: beside the optimum for few partitions, beside the bound for many.
+//! Tests of the quality of plans: against the optimum for few partitions, against the bound for
+//! many.
 
 use crate::common::{cost, exact};
 use forebay_plan::Random;
@@ -87,8 +88,8 @@ fn few_partitions_are_planned_at_the_optimum_nearly_always() {
     assert!(good * 100 >= ratios.len() * 95, "{ratios:?}");
 }
 
-/// Not the families with heavy tails or ties: there no plan may reach the bound. `make bench-plan`
-/// measures all of them.
+/// Excludes the families with heavy tails or ties: no plan may reach the bound for them. `make
+/// bench-plan` measures all of them.
 #[test]
 fn ten_machines_and_500_partitions_without_heavy_tails_come_near_the_bound() {
     let mut ratios = Vec::new();

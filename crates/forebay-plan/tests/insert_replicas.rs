@@ -22,7 +22,7 @@ fn polished(request: &Request) -> Result<InsertPlan, InputError> {
     })
 }
 
-/// So many distinct machines, in random order.
+/// Returns this many distinct machines, in random order.
 fn homes(random: &mut Random, replicas: usize, machines: usize) -> Vec<u32> {
     let mut all: Vec<u32> = (0..machines as u32).collect();
     random.shuffle(&mut all);

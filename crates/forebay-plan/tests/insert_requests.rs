@@ -1,4 +1,4 @@
-//! Requests as people write them: what is refused, with which path, and what comes out.
+//! Tests of requests as people write them: refusals with their paths, and results.
 
 use forebay_plan::input::read;
 use forebay_plan::insert::{InsertPlan, Mode, Request, plan};

@@ -72,7 +72,7 @@ fn existing_records_without_samples_lie_as_the_new_ones_do() {
     }
     let e: f64 = out.partitions.iter().map(|piece| piece.e).sum();
     assert!((e - 3000.0).abs() < 1e-6, "{e}");
-    // Without any samples nobody knows where to cut.
+    // Without any samples the planner does not know where to split.
     let blind = TableSpec {
         new_samples: vec![],
         new_records: None,
@@ -102,7 +102,7 @@ fn new_records_are_shared_by_the_new_samples_of_all_partitions() {
     assert_eq!((nodes[1].before, nodes[1].insert_before), (0.0, 750.0));
 }
 
-/// A few quantiles of what is there do not make pieces small where new samples are many.
+/// A few quantiles of existing records do not make pieces small if there are many new samples.
 #[test]
 fn quantiles_of_what_exists_leave_pieces_large_and_within_the_limit() {
     let seed = 5;
@@ -150,7 +150,7 @@ fn quantiles_of_what_exists_leave_pieces_large_and_within_the_limit() {
     }
 }
 
-/// What a plan says that moves is what is there: pieces between two marks are not empty.
+/// The records that a plan moves exist: pieces between two marks are not empty.
 #[test]
 fn pieces_between_marks_have_the_records_that_lie_there() {
     for seed in 0..5 {

@@ -1,5 +1,5 @@
-//! What clients and the coordinator ask for: proposals, reads, changes of the group, another
-//! leader.
+//! Handles the requests of clients and the coordinator: proposals, reads, changes of the group,
+//! hand-overs.
 
 use crate::bugs::{Bug, is_planted};
 use crate::entry::{Content, MOST_CHANGES, MOST_ENTRY_BYTES, MOST_PROPOSALS, Proposal};
@@ -11,12 +11,12 @@ use crate::split::SplitEntry;
 use crate::start::FOUNDED;
 use crate::time::{HAND_OVER_AGAIN_TICKS, Now};
 
-/// Content of an entry beside its operations, and beside each of them.
+/// The size of an entry's content besides its operations, and of the content besides each of them.
 const ENTRY_BYTES: usize = 16;
 const PROPOSAL_BYTES: usize = 16;
-/// Who is to lead lacks so many entries of the log at most.
-const HEIR_BEHIND: u64 = 100;
-/// A learner may vote when it is so many entries behind at most.
+/// The most entries of the log that a peer may lack to become the leader.
+const FORCED_PEER_BEHIND: u64 = 100;
+/// The most entries that a learner may lack to become a voter.
 const CLOSE_BEHIND: u64 = 1000;
 
 impl Replica {
@@ -36,8 +36,8 @@ impl Replica {
         actions.extend(refused.map(|proposal| self.refuse(proposal.request, why)));
     }
 
-    /// Makes an entry of what came while the one before was written, or the lead was handed over:
-    /// it waits for who leads then.
+    /// Makes an entry of the proposals that arrived while the previous one was written. During a
+    /// hand-over they wait for the next leader.
     pub(crate) fn log_gathered(&mut self, now: Now, actions: &mut Vec<Action>) {
         let may_log = self.is_leader() && self.raw.raft.lead_transferee.is_none();
         while may_log && self.writing.is_none() && !self.gathered.is_empty() {
@@ -50,7 +50,7 @@ impl Replica {
             };
             let all = self.gathered.iter().take(MOST_PROPOSALS);
             let count = all.take_while(fits).count();
-            // One that never fits is refused by itself.
+            // A proposal that can never fit is refused alone.
             let proposals: Vec<_> = self.gathered.drain(..count.max(1)).collect();
             let requests: Vec<_> = proposals.iter().map(|proposal| proposal.request).collect();
             let stamp_ms = self.clock.stamp(now);
@@ -102,7 +102,7 @@ impl Replica {
         self.reads.wait(now.monotonic, request);
     }
 
-    /// The coordinator's wish, if the group is ready for it.
+    /// Proposes the coordinator's changes, if the group is ready for them.
     pub(crate) fn propose_changes(&mut self, changes: &[Change]) {
         let members = self.membership();
         let fits = |change: &Change| match change {
@@ -114,18 +114,18 @@ impl Replica {
         let is_settled = !self.raw.raft.has_pending_conf() && !members.is_joint();
         if self.is_leader() && is_one && is_settled && changes.iter().all(fits) {
             let context = Content::Changes(changes.to_vec()).to_bytes();
-            // One that is dropped is wished again.
+            // If a change is dropped, the coordinator asks again.
             let _ = (self.raw).propose_conf_change(context.into(), to_raft(changes));
         }
     }
 
-    /// The coordinator's wish, if the group is ready for it.
+    /// Proposes the coordinator's split, if the group is ready for it.
     pub(crate) fn propose_split(&mut self, now: Now, split: SplitEntry) {
         let is_settled = !self.raw.raft.has_pending_conf() && split.is_for(self.membership());
         let is_handed_over = self.raw.raft.lead_transferee.is_some();
         if self.is_leader() && is_settled && !is_handed_over && self.has_majority(now) {
             let content = Content::Split(split).to_bytes();
-            // One that is dropped is wished again.
+            // If a split is dropped, the coordinator asks again.
             let _ = self.raw.propose(Vec::new(), content.into());
         }
     }
@@ -133,7 +133,7 @@ impl Replica {
     pub(crate) fn is_close(&self, peer: PeerId) -> bool {
         let committed = self.raw.raft.raft_log.committed;
         let progress = self.progress(peer);
-        // One that has said nothing of its log may lack all that is older than the log.
+        // A peer that has not yet reported its log may lack everything older than the leader's log.
         let has_begun =
             |matched: u64| matched >= FOUNDED.index || is_planted(Bug::PromotesTheEmpty);
         progress.is_some_and(|it| {
@@ -141,7 +141,8 @@ impl Replica {
         })
     }
 
-    /// Has another one lead, if it leads, and stands only where no other is elected.
+    /// Hands over leadership, if this replica leads. It stands for election only if no other peer
+    /// is elected.
     pub(crate) fn fall_ill(&mut self) {
         self.is_unhealthy = true;
         self.draw_election();
@@ -153,23 +154,24 @@ impl Replica {
         }
     }
 
-    /// Has another one lead, which lacks so little that it can soon.
+    /// Hands over leadership to a peer that lacks few enough entries to lead soon.
     pub(crate) fn hand_over(&mut self, to: PeerId) {
         let is_voter = self.membership().voters.contains(&to);
         let again = self.handed_over_at_tick;
         let is_time = again.is_none_or(|at| self.ticks >= at + HAND_OVER_AGAIN_TICKS);
         let last = self.raw.raft.raft_log.last_index();
         let progress = self.progress(to);
-        let is_near = progress.is_some_and(|it| it.is_active && it.matched + HEIR_BEHIND >= last);
+        let is_near =
+            progress.is_some_and(|it| it.is_active && it.matched + FORCED_PEER_BEHIND >= last);
         if self.is_leader() && to != self.me && is_voter && is_time && is_near {
-            // From here on reads ask the others: the new leader may be elected within the lease.
+            // From here on, reads need a round: the new leader may be elected within the lease.
             self.handed_over_in = self.raw.raft.term;
             self.handed_over_at_tick = Some(self.ticks);
             self.raw.transfer_leader(to.0);
         }
     }
 
-    /// Answers those who wait for a leader that is none any more.
+    /// Refuses the requests that wait for a leader that has lost leadership.
     pub(crate) fn notice_leader(&mut self, now: Now, actions: &mut Vec<Action>) {
         let (term, leader) = (self.raw.raft.term, self.leader());
         if (self.seen.term, self.seen.leader) == (term, leader) {

@@ -1,23 +1,23 @@
-//! Defects that tests plant in a replica, to see that the simulator finds them. Outside of tests
+//! Defects that tests plant in a replica, to check that the simulator finds them. Outside of tests
 //! there are none.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
-    /// What is being written counts as written.
+    /// A write in progress counts as written.
     AcksBeforeSync,
-    /// A replica that lost its log goes on as the peer that it was.
+    /// A replica that lost its log continues as the same peer.
     VotesAfterForgetting,
     /// Entries are applied once they are in the log.
     AppliesBeforeCommit,
-    /// Who was the leader answers reads without asking the others.
+    /// A former leader answers reads without asking the others.
     ReadsWhenStale,
-    /// Each replica judges by its own clock.
+    /// Each replica uses its own clock for expiry.
     HasOwnClock,
-    /// What may be in the log is proposed again.
+    /// Proposals that may be in the log are proposed again.
     ProposesTwice,
-    /// The lease is believed before the read, and not looked at after it.
+    /// The lease is checked before the read, and not after it.
     LooksOnce,
-    /// A peer that was brought nothing yet is taken for one that lacks little.
+    /// A peer that has received nothing counts as close.
     PromotesTheEmpty,
 }
 
@@ -26,7 +26,7 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plants a defect in what this thread runs from now on.
+/// Plants a defect in the replicas that this thread runs from now on.
 #[cfg(test)]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);

@@ -1,9 +1,9 @@
-//! Numbers and bytes, written and read with checks.
+//! Reads and writes numbers and bytes, with checks.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
-/// Why bytes are not what they should be.
+/// A reason why bytes are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CodecError {
     #[error("it ends in the middle")]
@@ -22,7 +22,7 @@ pub enum CodecError {
     Checksum,
 }
 
-/// Reads from the front; what is cut out shares the memory.
+/// A reader from the front of bytes; the parts that it returns share the memory.
 #[derive(Debug)]
 pub struct Reader(Bytes);
 
@@ -55,7 +55,7 @@ impl Reader {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A count, which memory may be made for.
+    /// Reads a count, and limits it so that memory can be reserved for it.
     pub fn count(&mut self, what: &'static str, most: usize) -> Result<usize, CodecError> {
         let found = self.u32()?;
         match found as usize <= most {
@@ -68,7 +68,7 @@ impl Reader {
         }
     }
 
-    /// Bytes with their length before them.
+    /// Reads bytes that follow their length.
     pub fn bytes(&mut self, what: &'static str, most: usize) -> Result<Bytes, CodecError> {
         let len = self.count(what, most)?;
         self.take(len)
@@ -82,7 +82,7 @@ impl Reader {
     }
 }
 
-/// As [`Reader::bytes`] reads it. REQUIRES: less than 4 GiB.
+/// Writes bytes in the form that [`Reader::bytes`] reads. REQUIRES: less than 4 GiB.
 pub fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
     debug_assert!(
         u32::try_from(bytes.len()).is_ok(),

@@ -3,12 +3,12 @@
 //! | kind | content |
 //! | --- | --- |
 //! | 0 | nothing: a leader's first entry |
-//! | 1 | stamp_ms u64; count u32; as often request u64, length u32, operations |
-//! | 2 | count u32; as often kind u8, peer u64: a change of the group |
+//! | 1 | stamp_ms u64; count u32; that many times request u64, length u32, operations |
+//! | 2 | count u32; that many times kind u8, peer u64: a change of the group |
 //! | 3 | a split of the group's partition: see [`SplitEntry`] |
 //!
-//! The library keeps changes of a group as protobuf. Those bytes are made in this process where a
-//! change is proposed, and never decoded: an entry carries our own beside them.
+//! The library stores changes of a group as protobuf. This process makes those bytes when it
+//! proposes a change, and never decodes them: an entry has our own encoding besides.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use raft::eraftpb::{Entry, EntryType};
@@ -18,13 +18,13 @@ use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::Change;
 use crate::split::SplitEntry;
 
-/// The most proposals of one entry, and bytes of its content.
+/// The most proposals in one entry, and bytes of its content.
 pub const MOST_PROPOSALS: usize = 4096;
 pub const MOST_ENTRY_BYTES: usize = 32 << 20;
-/// The most peers that one change names.
+/// The most peers in one change.
 pub const MOST_CHANGES: usize = 16;
 
-/// Operations that are applied together or not at all, as the engine encodes them.
+/// Operations that are applied together or not at all, in the engine's encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     pub request: RequestId,
@@ -35,7 +35,7 @@ pub struct Proposal {
 pub enum Content {
     Nothing,
     Batch {
-        /// The partition's time, by which these operations are judged on every replica.
+        /// The partition's time, by which every replica evaluates these operations.
         stamp_ms: u64,
         proposals: Vec<Proposal>,
     },

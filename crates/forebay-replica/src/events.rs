@@ -1,4 +1,4 @@
-//! What a replica is told, and what it wants done.
+//! The events that a replica handles, and the actions that it returns.
 
 use bytes::Bytes;
 
@@ -12,18 +12,18 @@ use crate::tail::SnapshotFacts;
 
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// About every [`TICK`](crate::TICK).
+    /// Occurs about every [`TICK`](crate::TICK).
     Tick,
     Message(PeerMessage),
-    /// Operations that are to be logged and applied, in this order. Those without operations only
-    /// move the partition's time.
+    /// Operations to log and apply, in this order. Proposals without operations only move the
+    /// partition's time.
     Propose(Vec<Proposal>),
     /// A linearizable read: answered by a permit or a refusal.
     Read {
         request: RequestId,
     },
-    /// What [`Action::Persist`] of this number asked for, and of all before it, survives as the
-    /// table's durability says.
+    /// The write of [`Action::Persist`] with this number, and all before it, is durable as the
+    /// table's durability promises.
     Persisted {
         number: u64,
     },
@@ -31,29 +31,29 @@ pub enum Event {
     Applied {
         index: u64,
     },
-    /// Entries up to this one need not be kept in memory for peers: they are in the log's files.
+    /// Entries up to this one need not stay in memory for peers: they are in the log's files.
     Trim {
         through: u64,
     },
-    /// What [`Action::FetchEntries`] asked for: consecutive entries from the first one on, at least
-    /// one.
+    /// The result of [`Action::FetchEntries`]: consecutive entries from the first on, at least one.
     EntriesCame(Vec<LogEntry>),
-    /// The entries that were asked for are not there, or cannot be read: those up to this one.
+    /// The requested entries up to this one are missing, or cannot be read.
     EntriesGone {
         through: u64,
     },
-    /// A copy that was asked for lies ready and is not in use yet.
+    /// A requested copy is ready, and is not in use yet.
     SnapshotCame(SnapshotFacts),
     SnapshotFailed,
-    /// The coordinator's wish: a leader logs it, others ignore it. What became of it shows in
-    /// [`Replica::membership`](crate::Replica::membership); wishing twice does no harm.
+    /// A change that the coordinator asks for: a leader logs it, others ignore it. Its outcome
+    /// shows in [`Replica::membership`](crate::Replica::membership). Repeats are harmless.
     Change(Vec<Change>),
-    /// The coordinator's wish that the partition is split: a leader logs it, if the group's
-    /// voters are those that it names. To wish twice does no harm: the second does nothing.
+    /// A split of the partition that the coordinator asks for. A leader logs it if the group's
+    /// voters are those that it names. Repeats are harmless: a second one does nothing.
     Split(SplitEntry),
-    /// Its engine's state met damage: it votes on, and leaves reading to others where it can.
+    /// The engine's state is damaged: the replica keeps voting, and leaves reads to others if it
+    /// can.
     FallIll,
-    /// The coordinator's wish that this voter leads.
+    /// A hand-over to this voter that the coordinator asks for.
     Transfer {
         to: PeerId,
     },
@@ -61,66 +61,66 @@ pub enum Event {
 
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// Write this, in the order of numbers, then say [`Event::Persisted`]. A crash may leave any
-    /// beginning of what was not acknowledged. What cannot be written (a full disk) is tried again:
-    /// meanwhile the replica promises nothing.
+    /// Write this, in the order of numbers, then report [`Event::Persisted`]. A crash may leave any
+    /// prefix of what was not acknowledged. If a write fails (a full disk), the caller tries it
+    /// again. Until then, the replica promises nothing.
     Persist(Persist),
-    /// May get lost, come twice, or late.
+    /// Send a message. It may get lost, be repeated or arrive late.
     Send(PeerMessage),
-    /// Apply these, in order, then say [`Event::Applied`]. After a restart those behind the applied
-    /// place come again.
+    /// Apply these in order, then report [`Event::Applied`]. After a restart, those after the
+    /// applied place are applied again.
     Apply(Vec<Committed>),
-    /// Read when all up to the permit's index is applied, then ask
+    /// Read when all entries up to the permit's index are applied, then ask
     /// [`Replica::permits`](crate::Replica::permits).
     Read(Permit),
     Refuse {
         request: RequestId,
         why: Refusal,
     },
-    /// Read entries from the log, from the first on and up to the other, which is left out: one at
-    /// least, and not many more bytes than that. Then say [`Event::EntriesCame`], or
-    /// [`Event::EntriesGone`]. One part is asked for at a time.
+    /// Read entries from the log, from the first up to but not including the second: at least one,
+    /// and not many more bytes than given. Then report [`Event::EntriesCame`] or
+    /// [`Event::EntriesGone`]. The replica requests one part at a time.
     FetchEntries {
         from: u64,
         to: u64,
         most_bytes: u64,
     },
-    /// Bring a copy of the partition, at this place or a later one, from that peer.
+    /// Fetch a copy of the partition, at this place or a later one, from that peer.
     FetchSnapshot {
         from: PeerId,
         at_least: Place,
     },
-    /// The copy that came is of no use.
+    /// Drop the copy that arrived.
     DropSnapshot,
-    /// Entries that this replica had acknowledged are gone from its log: it is to end here, and to
-    /// join as a new peer.
+    /// End this replica, and join as a new peer: entries that it had acknowledged are missing from
+    /// its log.
     Leave,
 }
 
-/// What has to survive, in this order: a copy that replaces state and log, entries, the state.
+/// A durable write, in this order: a copy that replaces state and log, entries, the vote.
 #[derive(Debug, Clone)]
 pub struct Persist {
     pub number: u64,
-    /// Put the copy that came in place of state and log, in one step.
+    /// Replace state and log by the copy that arrived, in one step.
     pub snapshot: Option<SnapshotFacts>,
-    /// The first replaces what was at its index and behind it.
+    /// The first entry replaces the entries at its index and after it.
     pub entries: Vec<LogEntry>,
     pub promise: Option<Promise>,
-    /// False: it may be written later, and nobody waits for it.
+    /// False: the write may be delayed, since nothing waits for it.
     pub is_awaited: bool,
 }
 
-/// What a peer has promised: its term, and whom it votes for in it.
+/// The promises of a peer: its term, and its vote in that term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Promise {
     pub term: u64,
     pub vote: Option<PeerId>,
-    /// Entries up to here are decided. An older number does no harm.
+    /// Entries up to this one are decided. An older number is harmless.
     pub committed: u64,
 }
 
 impl Promise {
-    /// Three numbers (u64): the term, the vote, 0 being nobody, and what is decided.
+    /// Encodes three numbers (u64): the term, the vote (0: none), and the last decided entry.
     pub fn to_bytes(&self) -> [u8; 24] {
         let vote = self.vote.map_or(0, |peer| peer.0);
         let mut bytes = [0; 24];
@@ -146,24 +146,26 @@ impl Promise {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
     pub entry: LogEntry,
-    /// State and facts at this place, to be kept with it.
+    /// The facts at this place, to be stored with the state.
     pub facts: SnapshotFacts,
-    /// Its proposals came to this replica in this life, and wait for what comes of them.
+    /// The entry's proposals came to this replica since its start, and clients wait for their
+    /// outcome.
     pub is_awaited: bool,
 }
 
-/// Leave to answer a read.
+/// A permit to answer a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permit {
     pub request: RequestId,
-    /// The state has to be at least this one.
+    /// The state has to have all entries up to this one.
     pub index: u64,
-    /// `None`: a majority confirmed it, and it stays good. Else the term of the lease.
+    /// `None`: a majority confirmed the permit, and it stays valid. Otherwise the term of the
+    /// lease.
     pub(crate) lease: Option<u64>,
 }
 
 impl Permit {
-    /// A majority confirmed it: it does not hang on a lease.
+    /// Returns whether a majority confirmed the permit, so that it does not depend on a lease.
     pub fn is_confirmed(&self) -> bool {
         self.lease.is_none()
     }
@@ -171,11 +173,11 @@ impl Permit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Another one leads, as far as is known. Nothing was logged.
+    /// Another replica leads, as far as this one knows. Nothing was logged.
     NotLeader(Option<PeerId>),
     /// -NOREPLICAS: no majority answers. Nothing was logged.
     NoReplicas,
-    /// -UNCERTAIN: it is logged, and may come to be applied or not.
+    /// -UNCERTAIN: it is logged, and may or may not be applied later.
     Uncertain,
 }
 

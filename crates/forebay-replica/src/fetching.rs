@@ -1,5 +1,6 @@
-//! Entries for peers that are behind, which lie in the log's files alone: asked for one part after
-//! the other, as much as one message has.
+//! Fetches entries that are only in the log's files, for peers that lag.
+//!
+//! It requests one part after the other, each as large as one message.
 
 use std::time::Duration;
 
@@ -10,13 +11,13 @@ use crate::events::Action;
 use crate::replica::{MOST_MESSAGE_BYTES, Replica};
 use crate::time::Now;
 
-/// So many parts at most are on their way to a peer: heartbeats wait behind them.
+/// The most parts in flight to a peer: heartbeats queue after them.
 const MOST_PARTS_UNDER_WAY: usize = 16;
-/// Where nothing was read for so long, nobody answers.
+/// After this long without a read, the peers' answers count as lost.
 const STUCK: Duration = Duration::from_secs(1);
 
 impl Replica {
-    /// Has the next part fetched, if peers wait for one and none is under way.
+    /// Requests the next part, if peers wait for one and no request is in progress.
     pub(crate) fn fetch_entries(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.is_reading_log {
             return;
@@ -26,7 +27,7 @@ impl Replica {
         }
         while let Some((from, to)) = self.raw.store().first_wanted() {
             if !self.takes_more(now, from) {
-                // It is asked for again when the peer has answered.
+                // The peer is considered again when it has answered.
                 self.raw.store().skip_wanted();
                 continue;
             }
@@ -44,9 +45,10 @@ impl Replica {
         }
     }
 
-    /// Whether a peer is to be sent this entry next, and has not too much before it.
+    /// Returns whether this entry is the next for a peer that does not have too much in flight.
     fn takes_more(&self, now: Now, from: u64) -> bool {
-        // What was sent may be lost, and its answers: then one more shows what the peer lacks.
+        // The parts in flight, or their answers, may be lost: one more part shows what the peer
+        // lacks.
         let is_stuck = now.monotonic >= self.read_log_at + STUCK;
         let mut peers = self.raw.raft.prs().iter();
         peers.any(|(_, peer)| {
@@ -54,18 +56,19 @@ impl Replica {
         })
     }
 
-    /// A part came: who waits for it is sent it, who waits for another one asks again.
+    /// Handles a part that arrived: sends it to the peers that wait for it. The others ask again.
     pub(crate) fn take_entries(&mut self, entries: &[LogEntry]) {
         let entries: Vec<Entry> = entries.iter().map(LogEntry::to_raft).collect();
         let first = entries.first().map(|entry| entry.index);
         if let (Some(first), false) = (first, self.raw.mut_store().take_fetched(entries)) {
-            // Not what is decided there: a copy brings that.
+            // These are not the decided entries: the peer needs a copy.
             self.raw.mut_store().forget_older(first);
         }
         self.send_wanted();
     }
 
-    /// Entries up to this one cannot be had from files: who needs them is brought a copy.
+    /// Records that entries up to this one cannot be read from files: peers that need them need a
+    /// copy.
     pub(crate) fn lack_entries(&mut self, through: u64) {
         self.raw.mut_store().forget_older(through);
         self.send_wanted();

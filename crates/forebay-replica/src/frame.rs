@@ -1,4 +1,4 @@
-//! Messages between replicas as bytes: one frame has those of all groups from one node to another.
+//! Encodes messages between replicas: a frame has those of all groups from one node to another.
 //!
 //! | content | |
 //! | --- | --- |
@@ -7,9 +7,9 @@
 //! | messages | group u64, kind u8, to, from, term, log_term, index, commit, commit_term, request_snapshot, reject_hint u64, reject u8, context (u32 and bytes), entries (u32, then term, index u64 and content with its length), snapshot term and index u64 |
 //! | checksum | XXH3-64 of all before it |
 //!
-//! The library's protobuf is not used: what comes from a peer is read by the code here alone, with
-//! a limit for each length. [`decode`] says that a frame is well formed. Whether what it says can
-//! be true is looked at where it arrives ([`crate::Replica::handle`]).
+//! The library's protobuf is not used. Only this code reads what a peer sends, with a limit for
+//! each length. [`decode`] checks that a frame is well formed. The receiver checks whether its
+//! content can be true ([`crate::Replica::handle`]).
 
 use bytes::{BufMut, Bytes, BytesMut};
 use raft::eraftpb::{Message, MessageType};
@@ -21,20 +21,20 @@ use crate::ids::{GroupId, PeerId, Place};
 
 const VERSION: u8 = 1;
 pub const MOST_MESSAGES: usize = 65_536;
-/// The most entries of one message, and bytes of its context.
+/// The most entries in one message, and bytes of its context.
 pub const MOST_ENTRIES: usize = 65_536;
 const MOST_CONTEXT_BYTES: usize = 64;
-/// Indexes and terms beyond this are nonsense, and sums of two do not overflow.
+/// Larger indexes and terms are invalid, so that sums of two do not overflow.
 const MOST_NUMBER: u64 = 1 << 60;
 
-/// What a replica says to another of its group.
+/// A message from one replica to another of its group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PeerMessage {
     pub group: GroupId,
     pub(crate) raft: Message,
 }
 
-/// The kinds that replicas send each other. Proposals and transfers do not go through peers.
+/// The kinds of messages between replicas. Proposals and transfers do not pass through peers.
 const KINDS: [MessageType; 12] = [
     MessageType::MsgAppend,
     MessageType::MsgAppendResponse,
@@ -59,7 +59,7 @@ impl PeerMessage {
         PeerId(self.raft.to)
     }
 
-    /// About how long it is, in bytes.
+    /// Returns its approximate size in bytes.
     pub fn size(&self) -> usize {
         let entries = self.raft.get_entries().iter();
         128 + entries
@@ -68,8 +68,8 @@ impl PeerMessage {
     }
 }
 
-/// A frame of messages to the replicas of one node. What cannot be encoded is left out: messages
-/// may get lost.
+/// Encodes messages to the replicas of one node. Leaves out what cannot be encoded: messages may
+/// get lost.
 pub fn encode(messages: &[PeerMessage]) -> Bytes {
     debug_assert!(
         messages.len() <= MOST_MESSAGES,
@@ -143,7 +143,7 @@ fn put_message(out: &mut BytesMut, message: &PeerMessage) -> Result<(), CodecErr
     Ok(())
 }
 
-/// These carry the asker's mark as the data of an entry.
+/// Returns whether the message has the asker's mark as the data of an entry.
 fn is_read(kind: MessageType) -> bool {
     matches!(
         kind,
@@ -151,7 +151,7 @@ fn is_read(kind: MessageType) -> bool {
     )
 }
 
-/// The messages of a frame. Memory is made for what is there, not for what is announced.
+/// Decodes the messages of a frame. Reserves memory for what is present, not for what is announced.
 pub fn decode(frame: Bytes) -> Result<Vec<PeerMessage>, CodecError> {
     let len = frame.len().checked_sub(8).ok_or(CodecError::Short)?;
     let mut checksum = Reader::new(frame.slice(len..));

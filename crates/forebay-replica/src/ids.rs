@@ -1,25 +1,25 @@
-//! What groups, peers, requests and places in a log are called.
+//! The identifiers of groups, peers, requests and places in a log.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A partition's Raft group. Given by the catalog, never twice.
+/// The number of a partition's Raft group. The catalog assigns it, and never twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GroupId(pub u64);
 
-/// One replica of a group, from when it joins until it leaves or forgets. Given by the coordinator,
-/// never twice in a group; 0 is nobody.
+/// The number of one replica of a group, from when it joins until it leaves or forgets. The
+/// coordinator assigns it, and never twice in a group; 0 is no peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PeerId(pub u64);
 
-/// A client's request, unique in the process that it came to.
+/// The number of a client's request, unique in the process that received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// An entry's place in a group's log. Two entries at the same place are the same.
+/// The place of an entry in a group's log. Two entries at the same place are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Place {
     pub term: u64,

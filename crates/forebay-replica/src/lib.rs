@@ -1,13 +1,12 @@
 //! Replicas of partitions by Raft: state machines without I/O.
 //!
-//! A partition is a Raft group, by the crate `raft`. A [`Replica`] is told what happens ([`Event`])
-//! and says what is to be done ([`Action`]); the shell that carries it out has the clock, the log,
-//! the engine and the connections. Groups that lie on the same nodes share frames ([`encode`]) and
-//! the physical log.
+//! A partition is a Raft group, by the crate `raft`. A [`Replica`] takes an [`Event`] and returns
+//! [`Action`]s. The shell that carries them out has the clock, the log, the engine and the
+//! connections. Groups on the same nodes share frames ([`encode`]) and the physical log.
 //!
-//! What a crash leaves is the shell's part: after one it asks [`check_memory`] whether the replica
-//! remembers what it promised, then goes on with [`Replica::new`], or founds a new peer that the
-//! coordinator has the group take in.
+//! The shell handles crashes. After one, it asks [`check_memory`] whether the replica remembers its
+//! promises. If it does, the shell continues with [`Replica::new`]. Otherwise it founds a new peer
+//! that the coordinator adds to the group.
 
 mod asking;
 mod bugs;
@@ -16,8 +15,7 @@ mod entry;
 mod events;
 mod fetching;
 mod frame;
-mod fresh;
-mod hearing;
+mod freshness;
 mod ids;
 mod membership;
 mod memory;
@@ -25,6 +23,7 @@ mod older;
 mod quiet;
 mod reads;
 mod ready;
+mod receiving;
 mod replica;
 mod sense;
 #[cfg(test)]
@@ -39,7 +38,7 @@ pub use bytes_of::CodecError;
 pub use entry::{Content, LogEntry, MOST_ENTRY_BYTES, Proposal};
 pub use events::{Action, Committed, Event, Permit, Persist, Promise, Refusal};
 pub use frame::{PeerMessage, decode, encode};
-pub use fresh::Freshness;
+pub use freshness::Freshness;
 pub use ids::{GroupId, PeerId, Place, RequestId};
 pub use membership::{Change, Membership};
 pub use memory::{Durability, FoundMemory, MemoryLoss, check_memory};

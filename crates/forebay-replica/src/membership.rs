@@ -1,4 +1,4 @@
-//! Who belongs to a group.
+//! The members of a group.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use raft::eraftpb::{
@@ -13,12 +13,12 @@ use crate::ids::PeerId;
 /// The most peers in each list of a group.
 const MOST_PEERS: usize = 64;
 
-/// A group's peers. While `outgoing` is not empty the group goes from one set of voters to another,
-/// and whatever is decided needs a majority of both.
+/// A group's peers. While `outgoing` is not empty, the group changes from one set of voters to
+/// another, and each decision needs a majority of both.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Membership {
     pub voters: Vec<PeerId>,
-    /// They get the log, and do not vote.
+    /// Peers that receive the log and do not vote.
     pub learners: Vec<PeerId>,
     pub outgoing: Vec<PeerId>,
     /// Outgoing voters that become learners.
@@ -29,13 +29,13 @@ pub struct Membership {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     AddLearner(PeerId),
-    /// REQUIRES: the peer is a learner, and close behind the leader.
+    /// REQUIRES: the peer is a learner, and lacks few entries of the leader's log.
     Promote(PeerId),
     Remove(PeerId),
 }
 
 impl Membership {
-    /// The peers that a group is founded with.
+    /// Returns the members of a group that these peers found.
     pub fn founders(voters: &[PeerId]) -> Self {
         Self {
             voters: voters.to_vec(),
@@ -62,8 +62,8 @@ impl Membership {
         [voters, learners, outgoing, learners_next]
     }
 
-    /// Four lists, voters, learners, outgoing and learners to be, each a count (u32) and peers
-    /// (u64).
+    /// Encodes four lists: voters, learners, outgoing voters and next learners, each as a count
+    /// (u32) and peers (u64).
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::new();
         for peers in self.lists() {
@@ -90,7 +90,7 @@ impl Membership {
         Ok(membership)
     }
 
-    /// Whether the library can take it.
+    /// Returns whether the library accepts the configuration.
     pub(crate) fn is_sound(&self) -> bool {
         let is_once = |peers: &[PeerId]| peers.windows(2).all(|two| two[0] < two[1]);
         let lists = self.lists();
@@ -125,13 +125,13 @@ impl Membership {
         state.set_learners(ids(&self.learners));
         state.set_voters_outgoing(ids(&self.outgoing));
         state.set_learners_next(ids(&self.learners_next));
-        // The library leaves a joint configuration by itself: nobody else has to remember it.
+        // The library leaves a joint configuration by itself: no caller has to remember it.
         state.set_auto_leave(self.is_joint());
         state
     }
 }
 
-/// Without changes: the end of a joint configuration.
+/// Encodes changes. Without changes, the result ends a joint configuration.
 pub(crate) fn to_raft(changes: &[Change]) -> ConfChangeV2 {
     let single = |change: &Change| {
         let (kind, peer) = match change {

@@ -1,41 +1,41 @@
-//! Whether a replica remembers what it promised.
+//! Checks whether a replica remembers its promises.
 //!
-//! A vote and an acknowledgement are promises, kept in the log. Who may have lost the end of its
-//! log must not vote or answer as the peer that it was: others count on what it said. It leaves the
-//! group and comes back as a new peer, a learner first. The shell asks here before it makes a
-//! [`Replica`](crate::Replica) of what it found.
+//! A vote and an acknowledgement are promises, stored in the log. A replica that may have lost the
+//! end of its log must not vote or answer as the same peer: others rely on what it said. It leaves
+//! the group and joins again as a new peer, a learner first. The shell calls this module before it
+//! makes a [`Replica`](crate::Replica) of what it found.
 
 use thiserror::Error;
 
 use crate::bugs::{Bug, is_planted};
 
-/// When what was written survives the loss of power.
+/// The moment from which a write survives the loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Once it is acknowledged.
     Sync,
-    /// When the system writes it: acknowledged is what a process's end leaves.
+    /// When the system writes it: an acknowledged write survives the end of the process only.
     Os,
-    /// As `Os`, and synced each so many milliseconds.
+    /// As `Os`, and synced at this interval in milliseconds.
     EveryMs(u64),
 }
 
-/// What a starting process found of a replica.
+/// The traces of a replica that a starting process found.
 #[derive(Debug, Clone)]
 pub struct FoundMemory {
     pub durability: Durability,
     /// The machine's boot id when the log was last opened (Linux: /proc/sys/kernel/random/boot_id).
     pub boot_then: u128,
     pub boot_now: u128,
-    /// The process before ended by itself: it synced the log and left a marker. The marker is
-    /// removed, and that synced, before anything is promised again.
+    /// The previous process stopped cleanly: it synced the log and left a marker. The new process
+    /// removes the marker, and syncs that, before it makes any promise.
     pub stopped_clean: bool,
-    /// Each record of the log is whole, up to its end or a torn last one that was never
+    /// Each record of the log is whole, up to its end or to a torn last one that was never
     /// acknowledged.
     pub log_is_whole: bool,
 }
 
-/// Why a replica has to come back as a new peer.
+/// A reason why a replica has to join again as a new peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MemoryLoss {
     #[error(

@@ -1,12 +1,14 @@
-//! Entries of a group's log that lie in the log's files alone, as the library sees them: where they
-//! are, and of which terms. Entries are not in memory; they are fetched for peers that are behind.
+//! The entries of a group's log that are only in the log's files, as the library sees them.
+//!
+//! It has the range and the terms of these entries, and not the entries themselves. They are
+//! fetched for peers that lag.
 
 use std::collections::VecDeque;
 
 use crate::ids::Place;
 
-/// Where entries in files begin, and the first entry of each later term among them and behind:
-/// terms change seldom.
+/// The start of the entries in files, and the first entry of each later term among them and after
+/// them. Terms change seldom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OlderEntries {
     /// The first is the place before the first entry.
@@ -14,15 +16,15 @@ pub struct OlderEntries {
 }
 
 impl OlderEntries {
-    /// None: what memory has begins behind this place.
+    /// Returns an empty range: the entries in memory begin after this place.
     pub fn none(before: Place) -> Self {
         Self {
             runs: [before].into(),
         }
     }
 
-    /// The place before the first entry, and the places at which later terms begin. `None` where
-    /// these contradict each other.
+    /// Creates a range from the place before the first entry, and the places at which later terms
+    /// begin. Returns `None` if these contradict each other.
     pub fn new(before: Place, terms: impl IntoIterator<Item = Place>) -> Option<Self> {
         let mut older = Self::none(before);
         let mut is_sound = true;
@@ -39,21 +41,21 @@ impl OlderEntries {
         self.runs.front().copied().unwrap_or_default()
     }
 
-    /// An entry is in files alone from now on, the next one. REQUIRES: its term is not an earlier
-    /// one.
+    /// Records that the next entry is now in files only. REQUIRES: its term is not an earlier one.
     pub fn push(&mut self, place: Place) {
         if self.runs.back().is_none_or(|last| last.term < place.term) {
             self.runs.push_back(place);
         }
     }
 
-    /// The term of an entry that is not before the first; of one far behind, the last term.
+    /// Returns the term of an entry that is not before the first. After the last entry, it returns
+    /// the last term.
     pub fn term(&self, index: u64) -> Option<u64> {
         let runs = self.runs.partition_point(|run| run.index <= index);
         Some(self.runs.get(runs.checked_sub(1)?)?.term)
     }
 
-    /// Entries up to this one are not in the files any more.
+    /// Records that entries up to this one are no longer in the files.
     pub fn forget(&mut self, through: u64) {
         let Some(term) = self.term(through) else {
             return;

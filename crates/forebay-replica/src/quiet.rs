@@ -1,5 +1,7 @@
-//! Ticks that a replica need not be told of one by one: in an idle group most do nothing but pass,
-//! and a node with a thousand of them spares looking at each ten times a second.
+//! Counts ticks that a replica need not handle one by one.
+//!
+//! In an idle group most ticks only pass the time. A node with a thousand idle groups need not
+//! visit each of them ten times a second.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,8 +10,8 @@ use raft::StateRole;
 use crate::replica::Replica;
 use crate::time::IDLE_HEARTBEAT_TICKS;
 
-/// Counts the ticks of a replica. Whoever handles an event tells the replica first what passed
-/// ([`Replica::pass_ticks`]), and notes afterwards how many more may pass.
+/// A count of a replica's ticks. Before an event, its caller passes the counted ticks to the
+/// replica ([`Replica::pass_ticks`]). Afterwards it records how many more may pass.
 #[derive(Debug, Default)]
 pub struct QuietTicks {
     passed: AtomicU32,
@@ -17,7 +19,7 @@ pub struct QuietTicks {
 }
 
 impl QuietTicks {
-    /// A tick. Whether the replica is to be told of it: of those before, and of this one.
+    /// Counts a tick. Returns whether the replica has to handle it, and those before.
     pub fn tick(&self) -> bool {
         let may_pass = self.may_pass.load(Ordering::Relaxed);
         let is_due = self.passed.load(Ordering::Relaxed) >= may_pass;
@@ -27,7 +29,7 @@ impl QuietTicks {
         is_due
     }
 
-    /// Those that the replica was not told of.
+    /// Returns the number of ticks that the replica has not handled.
     pub fn take_passed(&self) -> u32 {
         self.passed.swap(0, Ordering::Relaxed)
     }
@@ -38,7 +40,7 @@ impl QuietTicks {
 }
 
 impl Replica {
-    /// Ticks after which nothing was to be done: see [`Replica::quiet_ticks`].
+    /// Passes ticks that needed no action: see [`Replica::quiet_ticks`].
     pub fn pass_ticks(&mut self, ticks: u32) {
         self.ticks += u64::from(ticks);
         (0..ticks).for_each(|_| {
@@ -46,7 +48,7 @@ impl Replica {
         });
     }
 
-    /// After so many ticks nothing is to be done, unless something else happens meanwhile.
+    /// Returns the number of ticks that need no action, unless there is another event meanwhile.
     pub fn quiet_ticks(&self) -> u32 {
         let raft = &self.raw.raft;
         let ticks = match raft.state {

@@ -1,10 +1,10 @@
 //! Linearizable reads: by lease, or by asking a majority.
 //!
-//! A *round* asks all peers whether they still follow this leader; it is the heartbeat, too. When a
-//! majority has answered, no other leader had been elected when the round began, and the answerers
-//! help nobody else for [`PROMISE`](crate::PROMISE). So the reads that waited for the round may be
-//! answered at the index that was committed then, and until [`LEASE`] after the round began others,
-//! too. A follower has its leader make the round.
+//! A *round* asks all peers whether they still follow this leader. It is also the heartbeat. If a
+//! majority answers, no other leader had been elected when the round began. The peers that answered
+//! help no other peer to lead for [`PROMISE`](crate::PROMISE). So the leader may answer the reads
+//! that waited for the round, at the index that was committed then. Until [`LEASE`] after the round
+//! began, it may answer further reads. A follower has its leader start a round.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::time::{LEASE, READ_PATIENCE};
 
 #[derive(Debug, Default)]
 pub struct Reads {
-    /// Counts the rounds of this process, from a random number on: no two in a group are alike.
+    /// Counts the rounds of this process, from a random number: no two marks in a group are equal.
     next: u64,
     rounds: VecDeque<ReadRound>,
-    /// They go with the next round.
+    /// The requests that wait for the next round.
     waiting: Vec<(Duration, RequestId)>,
-    /// When the last round began that a majority answered.
+    /// The start of the last round that a majority answered.
     confirmed: Option<Duration>,
-    /// Rounds from before this say nothing about the lease: the group was another one.
+    /// Rounds that began before this prove nothing about the lease: the group had other members.
     not_before: Duration,
 }
 
@@ -44,18 +44,18 @@ impl Reads {
         self.waiting.push((now, request));
     }
 
-    /// Reads wait, and no round is under way that they would wait for as long.
+    /// Returns whether reads wait and no round is running.
     pub fn wants_round(&self) -> bool {
         !self.waiting.is_empty() && self.rounds.is_empty()
     }
 
-    /// Requests wait, for a round to begin or for its answers.
+    /// Returns whether requests wait, for a round to begin or for its answers.
     pub fn are_asked(&self) -> bool {
         let asks = |round: &ReadRound| !round.requests.is_empty();
         !self.waiting.is_empty() || self.rounds.iter().any(asks)
     }
 
-    /// Begins a round: what identifies it.
+    /// Begins a round, and returns its mark.
     pub fn begin(&mut self, now: Duration, me: PeerId) -> Vec<u8> {
         self.next = self.next.wrapping_add(1);
         debug_assert!(
@@ -72,7 +72,7 @@ impl Reads {
         [me.0.to_le_bytes(), self.next.to_le_bytes()].concat()
     }
 
-    /// A majority answered a round: the requests that it confirms.
+    /// Returns the requests that a round confirms, after a majority has answered it.
     pub fn confirm(&mut self, mark: &[u8]) -> Vec<RequestId> {
         let number = mark.get(8..16).and_then(|bytes| bytes.try_into().ok());
         let Some(number) = number.map(u64::from_le_bytes) else {
@@ -90,22 +90,22 @@ impl Reads {
         round.requests
     }
 
-    /// When a majority was last known to follow.
+    /// Returns when a majority was last known to follow.
     pub fn confirmed(&self) -> Option<Duration> {
         self.confirmed
     }
 
-    /// Until when no other leader can have been elected.
+    /// Returns the time until which no other leader can have been elected.
     pub fn lease_end(&self) -> Option<Duration> {
         self.confirmed.map(|begun| begun + LEASE)
     }
 
-    /// The group changes: only rounds that begin from now on say who follows.
+    /// Records a change of the group: only rounds that begin from now on prove who follows.
     pub fn change_group(&mut self, now: Duration) {
         (self.confirmed, self.not_before) = (None, now + Duration::from_nanos(1));
     }
 
-    /// Requests that have waited for too long.
+    /// Removes and returns the requests that have waited too long.
     pub fn give_up(&mut self, now: Duration) -> Vec<RequestId> {
         let is_old = |since: Duration| now >= since + READ_PATIENCE;
         let mut requests = Vec::new();
@@ -122,7 +122,8 @@ impl Reads {
         requests
     }
 
-    /// Another one leads: no round of before is answered, and nothing is known of a majority.
+    /// Removes all requests after a change of leader: earlier rounds are void, and no majority is
+    /// known.
     pub fn reset(&mut self) -> Vec<RequestId> {
         self.confirmed = None;
         let rounds = self.rounds.drain(..).flat_map(|round| round.requests);
@@ -143,7 +144,7 @@ mod tests {
         reads.wait(SECOND, RequestId(9));
         let mark = reads.begin(SECOND, PeerId(1));
         assert_eq!(reads.lease_end(), None, "nobody has answered");
-        // However late the answer is, it says what held when the question came.
+        // However late the answer is, it proves what held when the round began.
         assert_eq!(reads.confirm(&mark), [RequestId(9)]);
         assert_eq!(reads.lease_end(), Some(SECOND + LEASE));
         assert!(

@@ -1,4 +1,4 @@
-//! What the library wants done, as actions.
+//! Turns the Raft library's output into actions.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::tail::SnapshotFacts;
 use crate::time::Now;
 
 impl Replica {
-    /// Goes on until everything waits for somebody else.
+    /// Repeats until nothing is left that does not wait for other peers or the caller.
     pub(crate) fn settle(&mut self, now: Now, actions: &mut Vec<Action>) {
         loop {
             self.notice_leader(now, actions);
@@ -38,7 +38,8 @@ impl Replica {
         }
     }
 
-    /// A leader asks once an entry of its term is decided; before, it may not know what is.
+    /// Returns whether a leader may begin a round. It may once an entry of its term is decided:
+    /// before, it may not know what is decided.
     fn may_begin_round(&self) -> bool {
         match self.is_leader() {
             true => self.raw.raft.commit_to_current_term(),
@@ -88,7 +89,7 @@ impl Replica {
         }
     }
 
-    /// Puts what is to survive into the log's end in memory, and has it written.
+    /// Appends what has to be durable to the log's tail in memory, and requests its write.
     fn persist(&mut self, ready: &Ready, actions: &mut Vec<Action>) -> Option<u64> {
         let announced = ready.snapshot().get_metadata();
         debug_assert!(
@@ -161,8 +162,8 @@ impl Replica {
 
     fn send(&self, messages: Vec<Message>, actions: &mut Vec<Action>) {
         let group = self.group;
-        // The library's own heartbeats, beside rounds, say nothing that those do not. Rounds of a
-        // lone voter are answered at once, and sent to no learner.
+        // Drop the library's own heartbeats: rounds replace them. Rounds of a lone voter are
+        // answered at once, and are sent to no learner.
         let raft = &self.raw.raft;
         let has_rounds = raft.commit_to_current_term() && !raft.prs().is_singleton();
         let is_idle = |message: &Message| {
@@ -173,7 +174,7 @@ impl Replica {
         actions.extend(messages.map(|raft| Action::Send(PeerMessage { group, raft })));
     }
 
-    /// Decided entries, to be applied. A change of the group holds from here on.
+    /// Passes decided entries on to be applied. A change of the group takes effect from here on.
     fn hand_out(&mut self, now: Now, entries: &[Entry], actions: &mut Vec<Action>) {
         let mut all = Vec::new();
         for entry in entries {
@@ -226,7 +227,8 @@ impl Replica {
     }
 
     fn change_group(&mut self, now: Now, changes: &[Change]) {
-        // What the library refuses is refused by all replicas alike: they know the same group.
+        // A change that the library refuses is refused by all replicas alike: they know the same
+        // group.
         if let Ok(state) = self.raw.apply_conf_change(&to_raft(changes)) {
             self.handed.membership = Arc::new(Membership::of(&state));
             debug_assert!(
@@ -265,7 +267,7 @@ impl Replica {
         }
     }
 
-    /// Gives the library a copy that came, as if the leader had just sent it.
+    /// Passes a copy that arrived to the library, as if the leader had just sent it.
     fn take_copy(&mut self, actions: &mut Vec<Action>) {
         let raft = &self.raw.raft;
         let is_follower = raft.state == StateRole::Follower && raft.leader_id != 0;
@@ -315,7 +317,8 @@ impl Replica {
     }
 }
 
-/// All entries were made by [`LogEntry::to_raft`] or proposed here, so each of them is one.
+/// Decodes an entry. All entries were made by [`LogEntry::to_raft`] or proposed by this replica, so
+/// each is valid.
 fn decoded(entry: &Entry) -> LogEntry {
     LogEntry::of(entry).unwrap_or_else(|error| {
         debug_assert!(false, "entry {} cannot be read: {error}", entry.index);
@@ -329,8 +332,9 @@ fn decoded(entry: &Entry) -> LogEntry {
     })
 }
 
-/// A vote, or the word that entries are here: others count on it. That no entry is here is none:
-/// so a leader answers one of an earlier term.
+/// Returns whether a message is a promise on which others rely: a vote, or an acknowledgement of
+/// entries. An answer that acknowledges no entry is none: a replica sends it to a leader of an
+/// earlier term.
 fn is_promise(message: &Message) -> bool {
     let is_promise = match message.get_msg_type() {
         MessageType::MsgRequestVoteResponse => true,

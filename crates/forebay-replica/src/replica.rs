@@ -1,13 +1,12 @@
-//! One replica of a partition, without I/O: it is told the time and an event, and says what is to
-//! be done.
+//! One replica of a partition, without I/O: it takes the time and an event, and returns actions.
 //!
-//! One for each group, and not one for a node: groups have nothing in common but the frames their
-//! messages go in and the log their entries lie in. Both are the shell's: it collects the messages
-//! of all groups to one node into a frame ([`crate::encode`]), and syncs once for all groups.
+//! There is one for each group, and not one for a node. Groups share only the frames of their
+//! messages and the log of their entries. The shell has both: it collects the messages of all
+//! groups to one node into a frame ([`crate::encode`]), and syncs once for all groups.
 //!
-//! At most one [`Action::Persist`](crate::Action) is awaited at a time. Proposals that come
-//! meanwhile are gathered and become one entry: group commit. Messages wait for it too, those that
-//! promise something and heartbeats alike: a leader whose disk hangs is soon no leader.
+//! At most one [`Action::Persist`](crate::Action) is awaited at a time. Proposals that arrive
+//! meanwhile are gathered and become one entry: group commit. Messages also wait for it, both
+//! promises and heartbeats: a leader whose disk hangs soon loses leadership.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,13 +29,13 @@ use crate::time::{
     PartitionClock, TICK,
 };
 
-/// The most bytes of entries in one message, unless one entry has more. The group waits while as
-/// much is taken in and passed on.
+/// The most bytes of entries in one message, unless one entry has more. The group waits while these
+/// bytes are received and forwarded.
 pub(crate) const MOST_MESSAGE_BYTES: u64 = 256 << 10;
-/// A leader takes in no more while so much is not decided.
+/// The most undecided bytes: beyond this, a leader accepts no proposals.
 const MOST_UNDECIDED_BYTES: u64 = 256 << 20;
-/// The library draws its election timeouts from a generator that no seed repeats. So it is given
-/// one that never passes, and elections are called from here.
+/// An election timeout of the library that never passes. The library draws its timeouts from a
+/// generator without a seed, so this crate calls elections itself.
 const NEVER_TICKS: usize = 1 << 30;
 
 pub struct Replica {
@@ -44,46 +43,47 @@ pub struct Replica {
     pub(crate) me: PeerId,
     pub(crate) raw: RawNode<Tail>,
     pub(crate) rng: Rng,
-    /// Until then no other peer is helped to lead.
+    /// Until this time, the replica helps no other peer to lead.
     pub(crate) promised_until: Duration,
     pub(crate) election_ticks: u64,
     pub(crate) last_tick: Duration,
     pub(crate) ticks: u64,
-    /// When each peer was heard of last, in ticks.
+    /// The last tick at which each peer was heard from.
     pub(crate) received: BTreeMap<PeerId, u64>,
-    /// When a client asked something last.
+    /// The last tick at which a client asked something.
     pub(crate) asked_at_tick: u64,
     pub(crate) clock: PartitionClock,
-    /// What is being written, and the messages that wait for it.
+    /// The write in progress, and the messages that wait for it.
     pub(crate) writing: Option<Writing>,
-    /// Not logged yet.
+    /// Proposals that are not logged yet.
     pub(crate) gathered: Vec<Proposal>,
-    /// Logged as the leader of this term, and not decided.
+    /// Proposals that are logged as the leader of this term, and not decided.
     pub(crate) logged: VecDeque<Logged>,
     pub(crate) reads: Reads,
     pub(crate) seen: SeenLeader,
-    /// In this term the lead was to be handed over: whoever was told may take it at any time.
+    /// The term in which leadership was handed over: the target may take it at any time.
     pub(crate) handed_over_in: u64,
     /// Entries are being fetched from the log's files.
     pub(crate) is_reading_log: bool,
-    /// When that began last.
+    /// The start of the last such fetch.
     pub(crate) read_log_at: Duration,
-    /// Who was asked for a copy, and when.
+    /// The peer that was asked for a copy, and when.
     pub(crate) fetching: Option<(PeerId, Duration)>,
     pub(crate) came: Option<SnapshotFacts>,
     pub(crate) installing: Option<SnapshotFacts>,
-    /// Facts at what was handed out last, and at all that is not applied.
+    /// The facts at the last entry that was passed on to be applied, and at all that are not
+    /// applied.
     pub(crate) handed: SnapshotFacts,
     pub(crate) unapplied: VecDeque<SnapshotFacts>,
-    /// Since when peers wait for a copy.
+    /// The time since which peers wait for a copy.
     pub(crate) copying: BTreeMap<u64, Duration>,
-    /// Its state met damage.
+    /// Its state is damaged.
     pub(crate) is_unhealthy: bool,
-    /// The leader's word that this replica is to lead, and when it came.
+    /// The leader's request that this replica lead, with the time of its arrival.
     pub(crate) asked_to_lead: Option<(Message, Duration)>,
-    /// It is the first of its group's founders, and has never heard of a leader.
+    /// The replica is the first of its group's founders, and has never heard from a leader.
     pub(crate) stands_first: bool,
-    /// When it handed the lead over last.
+    /// The tick of its last hand-over.
     pub(crate) handed_over_at_tick: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ pub struct Replica {
 pub(crate) struct Writing {
     pub number: u64,
     pub messages: Vec<Message>,
-    /// A copy takes the place of the state.
+    /// A copy replaces the state.
     pub installs: Option<u64>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Logged {
     pub requests: Vec<RequestId>,
 }
 
-/// Who led when last looked.
+/// The leader at the last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SeenLeader {
     pub term: u64,
@@ -109,12 +109,12 @@ pub(crate) struct SeenLeader {
     pub since: Duration,
 }
 
-/// How far a peer is, as its leader knows it.
+/// The progress of a peer, as its leader knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerProgress {
-    /// It has the log up to here.
+    /// The peer has the log up to this index.
     pub matched: u64,
-    /// It has answered within the last seconds.
+    /// The peer has answered within the last seconds.
     pub is_active: bool,
 }
 
@@ -135,7 +135,7 @@ impl Replica {
             "a lease of {LEASE:?} may outlast the promise of {PROMISE:?} that it hangs on"
         );
         let mut rng = Rng(start.seed);
-        // What was promised before the restart is not known: nobody is helped for as long.
+        // Promises from before the restart are unknown, so it helps no peer for that long.
         let promised_until = match start.is_fresh() {
             true => now.monotonic,
             false => now.monotonic + PROMISE,
@@ -176,7 +176,7 @@ impl Replica {
             handed_over_at_tick: None,
         };
         let first = start.applied.membership.voters.first();
-        // Of those that begin together one need not wait for another to lead.
+        // Of replicas that start together, one need not wait for another to lead.
         replica.stands_first = start.is_fresh() && first == Some(&start.me);
         // Nor need it wait for a tick.
         if replica.stands_first {
@@ -190,7 +190,7 @@ impl Replica {
         Config {
             id: me.0,
             election_tick: ELECTION_TICKS.start as usize,
-            // Heartbeats are rounds; the library's own come only where those do not.
+            // Heartbeats are rounds; the library sends its own only if there are no rounds.
             heartbeat_tick: ELECTION_TICKS.start as usize - 1,
             min_election_tick: NEVER_TICKS,
             max_election_tick: NEVER_TICKS + 1,
@@ -210,17 +210,18 @@ impl Replica {
             true => FIRST_ELECTION_TICKS,
             false => drawn,
         };
-        // Others come first; where none of them can lead, it may have what they lack.
+        // Others stand first. If none of them can lead, this replica may have entries that they
+        // lack.
         if self.is_unhealthy {
             self.election_ticks += ELECTION_TICKS.end;
         }
     }
 
-    /// Takes notice of an event. Actions are carried out in their order; only persisting, applying
-    /// and reading may take their time.
+    /// Handles an event. The caller carries out the actions in their order; only persisting,
+    /// applying and reading may take time.
     ///
-    /// REQUIRES: the clock was read after a tick or message came in, or promises would end early.
-    /// With requests it may be older: that is why [`Replica::permits`] looks again.
+    /// REQUIRES: the clock was read after a tick or message arrived, or promises would end early.
+    /// For requests it may be older: that is why [`Replica::permits`] checks again.
     pub fn handle(&mut self, now: Now, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -250,7 +251,7 @@ impl Replica {
         actions
     }
 
-    /// What holds whenever everything waits for somebody else.
+    /// Checks the invariants that hold whenever everything waits for other peers or the caller.
     fn check(&self) {
         let (raft, applied) = (&self.raw.raft, self.applied().place);
         let (last, committed) = (raft.raft_log.last_index(), raft.raft_log.committed);
@@ -337,7 +338,7 @@ impl Replica {
         self.raw.raft.state == StateRole::Leader
     }
 
-    /// Whom this replica follows, or itself.
+    /// Returns the leader that this replica follows, or itself.
     pub fn leader(&self) -> Option<PeerId> {
         Some(PeerId(self.raw.raft.leader_id)).filter(|peer| peer.0 != 0)
     }
@@ -354,17 +355,17 @@ impl Replica {
         self.group
     }
 
-    /// The group as of what was handed out to be applied.
+    /// Returns the group's members as of the last entry that was passed on to be applied.
     pub fn membership(&self) -> &Arc<Membership> {
         &self.handed.membership
     }
 
-    /// What the engine has said to have applied.
+    /// Returns the facts at the last entry that the engine has reported as applied.
     pub fn applied(&self) -> &SnapshotFacts {
         self.raw.store().applied()
     }
 
-    /// Where its log ends.
+    /// Returns the end of its log.
     pub fn last(&self) -> Place {
         let log = &self.raw.raft.raft_log;
         Place {
@@ -373,25 +374,26 @@ impl Replica {
         }
     }
 
-    /// Entries up to this one are decided, as far as this replica knows.
+    /// Returns the last entry that this replica knows to be decided.
     pub fn committed(&self) -> u64 {
         self.raw.raft.raft_log.committed
     }
 
-    /// Until when this replica leads alone, if all that was decided under others is applied here as
-    /// far as its engine has said. A read needs all that is decided to be applied besides.
+    /// Returns the time until which this replica leads alone. Everything that was decided under
+    /// other leaders has to be applied on it, as far as its engine has reported. A read also needs
+    /// all decided entries to be applied.
     pub fn lease(&self) -> Option<Duration> {
         let is_caught_up = self.applied().place.term == self.raw.raft.term;
         self.lease_end().filter(|_| is_caught_up)
     }
 
-    /// What may be forgotten of the log so that no more than so many bytes of applied entries are
-    /// kept for peers; `None`: nothing.
+    /// Returns the entry up to which the log may be trimmed so that at most this many bytes of
+    /// applied entries stay for peers. `None`: nothing.
     pub fn trim_to(&self, most_bytes: u64) -> Option<u64> {
         self.raw.store().trim_to(most_bytes)
     }
 
-    /// How far its peers are, if this replica leads.
+    /// Returns the progress of a peer, if this replica leads.
     pub fn progress(&self, peer: PeerId) -> Option<PeerProgress> {
         let progress = self.raw.raft.prs().get(peer.0);
         let progress = progress.filter(|_| self.is_leader())?;
@@ -401,14 +403,15 @@ impl Replica {
         })
     }
 
-    /// The library forgets who answered whenever it has counted them, and heartbeats of idle groups
-    /// are rare.
+    /// Returns whether a peer was heard from lately. The library forgets the peers that answered
+    /// whenever it has counted them, and heartbeats of idle groups are rare.
     fn was_received(&self, peer: PeerId) -> bool {
         let received = self.received.get(&peer);
         received.is_some_and(|at| self.ticks <= at + ACTIVE_TICKS)
     }
 
-    /// After the read: whether its answer may be given. If not, ask by [`Event::Read`] again.
+    /// Returns, after the read, whether its answer may be given. If not, ask by [`Event::Read`]
+    /// again.
     pub fn permits(&self, now: Now, permit: &Permit) -> bool {
         match permit.lease {
             None => true,
@@ -417,7 +420,7 @@ impl Replica {
         }
     }
 
-    /// Until then no other peer leads, and none has been elected.
+    /// Returns the time until which no other peer leads, and none has been elected.
     pub(crate) fn lease_end(&self) -> Option<Duration> {
         let raft = &self.raw.raft;
         let may_hold =
@@ -432,7 +435,7 @@ impl Replica {
         }
     }
 
-    /// Whether a majority answered lately, or may yet do so for the first time.
+    /// Returns whether a majority answered lately, or may still answer for the first time.
     pub(crate) fn has_majority(&self, now: Now) -> bool {
         let since = self.reads.confirmed().max(Some(self.seen.since));
         since.is_some_and(|since| now.monotonic < since + PROMISE)
@@ -442,7 +445,7 @@ impl Replica {
         Action::Refuse { request, why }
     }
 
-    /// A tick that comes early says nothing about time.
+    /// Returns whether a tick is due. A tick that comes early proves nothing about time.
     pub(crate) fn is_tick_due(&self, now: Now) -> bool {
         now.monotonic >= self.last_tick + TICK
     }

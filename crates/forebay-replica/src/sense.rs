@@ -1,12 +1,14 @@
-//! Whether a message can be true. The library ends the process where a peer contradicts what is
-//! known to be decided; here such a message is dropped before that.
+//! Checks whether a message can be true.
+//!
+//! The library ends the process if a peer contradicts what is known to be decided. This module
+//! drops such a message before that.
 
 use raft::RawNode;
 use raft::eraftpb::{Message, MessageType};
 
 use crate::tail::Tail;
 
-/// False: the sender is wrong, or has forgotten what it said.
+/// Returns false if the sender is wrong, or has forgotten its promises.
 pub fn makes_sense(raw: &RawNode<Tail>, message: &Message) -> bool {
     let raft = &raw.raft;
     let (last, committed) = (raft.raft_log.last_index(), raft.raft_log.committed);
@@ -21,16 +23,15 @@ pub fn makes_sense(raw: &RawNode<Tail>, message: &Message) -> bool {
             has_term && (message.reject || message.index <= last) && message.request_snapshot == 0
         }
         MessageType::MsgSnapshot => has_term && message.get_snapshot().get_metadata().index > 0,
-        // It may have no term; the mark is there, and once.
+        // It may have no term; it has exactly one mark.
         MessageType::MsgReadIndex => message.term == 0 && message.get_entries().len() == 1,
         MessageType::MsgReadIndexResp => has_term && message.index <= last,
         _ => has_term,
     }
 }
 
-/// Whether a leader counts on entries that this replica has said to have, and that are not here:
-/// its log lost its end, and nothing else told of that. Within a term a log does not become
-/// shorter.
+/// Returns whether a leader relies on entries that this replica acknowledged and no longer has. Its
+/// log then lost its end without any other sign. Within a term, a log does not become shorter.
 pub fn shows_loss(raw: &RawNode<Tail>, message: &Message) -> bool {
     let raft = &raw.raft;
     let (last, committed) = (raft.raft_log.last_index(), raft.raft_log.committed);

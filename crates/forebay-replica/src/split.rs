@@ -1,9 +1,9 @@
 //! A split of a group's partition, as an entry of its log.
 //!
-//! The group keeps what lies before the first split point. Each child has a group of its own, which
-//! begins with the same nodes: each voter has a peer of it, whose log begins where the entry is
-//! applied. So the entry does something only where the group's voters are those that it names; else
-//! it does nothing, on all replicas alike, and is asked for again.
+//! The group keeps the keys before the first split point. Each child has a group of its own, which
+//! starts on the same nodes. Each voter has a peer of it, whose log begins where the entry is
+//! applied. So the entry takes effect only if the group's voters are those that it names. Otherwise
+//! it does nothing on any replica, and the coordinator asks again.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -16,38 +16,38 @@ const MOST_POINT_BYTES: usize = 1 << 20;
 pub const MOST_CHILDREN: usize = 64;
 const MOST_PEERS: usize = 64;
 
-/// What a partition is split into. As bytes: planned_in u64; count u32, as often a voter (u64);
-/// count u32, as often a child: its split point with its length (u32), partition u32, group u64,
-/// and a peer (u64) for each voter.
+/// The children that a partition is split into. Encoding: planned_in u64; count u32, then that many
+/// voters (u64); count u32, then that many children: its split point with its length (u32),
+/// partition u32, group u64, and a peer (u64) for each voter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitEntry {
-    /// From this revision on the catalog names the children's replicas.
+    /// The first catalog revision that names the children's replicas.
     pub planned_in: u64,
-    /// The group's voters, rising.
+    /// The group's voters, ascending.
     pub voters: Vec<PeerId>,
-    /// Rising by their split points; one at least.
+    /// The children, ascending by split point; at least one.
     pub children: Vec<ChildGroup>,
 }
 
-/// A partition that a split makes, and its group.
+/// A partition that a split makes, with its group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildGroup {
-    /// Where it begins, as whoever has the partition encodes it.
+    /// Its first key or slot, in the encoding of the partition's owner.
     pub from: Bytes,
     pub partition: u32,
     pub group: GroupId,
-    /// The peer that each voter comes to have, in the voters' order.
+    /// The new peer of each voter, in the voters' order.
     pub peers: Vec<PeerId>,
 }
 
 impl SplitEntry {
-    /// Whether these are the members that it is for.
+    /// Returns whether these are the members that the split names.
     pub fn is_for(&self, members: &Membership) -> bool {
         let is_settled = !members.is_joint() && members.learners.is_empty();
         is_settled && members.voters == self.voters
     }
 
-    /// The peers that a voter comes to have, one of each child.
+    /// Returns the new peers of a voter, one of each child.
     pub fn peers_of(&self, voter: PeerId) -> Option<impl Iterator<Item = PeerId>> {
         let place = self.voters.iter().position(|known| *known == voter)?;
         Some(self.children.iter().map(move |child| child.peers[place]))
@@ -93,7 +93,7 @@ impl SplitEntry {
 }
 
 impl ChildGroup {
-    /// The voters of its group.
+    /// Returns the voters of its group.
     pub fn founders(&self) -> Vec<PeerId> {
         let mut founders = self.peers.clone();
         founders.sort();

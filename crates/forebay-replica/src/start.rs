@@ -1,4 +1,4 @@
-//! What a replica begins with.
+//! The state that a replica starts with.
 
 use std::sync::Arc;
 
@@ -13,26 +13,27 @@ use crate::older::OlderEntries;
 use crate::tail::{SnapshotFacts, Tail};
 use crate::time::PartitionClock;
 
-/// What the shell found of a replica, or founds.
+/// The state of a replica that the shell found, or founds.
 ///
-/// REQUIRES, of one that was found: [`check_memory`](crate::check_memory) said that it remembers.
+/// REQUIRES, for a replica that was found: [`check_memory`](crate::check_memory) returned that it
+/// remembers.
 #[derive(Debug, Clone)]
 pub struct Start {
     pub group: GroupId,
     pub me: PeerId,
     pub promise: Promise,
-    /// The place of the engine's state, and what holds there.
+    /// The place of the engine's state, and the facts there.
     pub applied: SnapshotFacts,
-    /// What the log's files have before `entries`, for peers that are behind.
+    /// The entries before `entries` in the log's files, for peers that lag.
     pub older: OlderEntries,
     /// The place before the first of `entries`.
     pub before: Place,
     pub entries: Vec<LogEntry>,
-    /// What its random numbers come from: another one at each start.
+    /// The seed of its random numbers: a different one at each start.
     pub seed: u64,
 }
 
-/// Why nothing can be begun with it. The log is damaged, then.
+/// A reason why a replica cannot start. The log is then damaged.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StartError {
     #[error("entry {found} follows entry {before} in the log of group {group}")]
@@ -67,12 +68,12 @@ pub enum StartError {
     Library { group: u64, problem: String },
 }
 
-/// Where the state of a new group lies: its first entry is behind it. So the log alone brings no
-/// peer up to date, and one that joins learns the group's members by a copy.
+/// The place of a new group's state: its first entry comes after it. So the log alone cannot make a
+/// peer current, and a peer that joins learns the group's members from a copy.
 pub const FOUNDED: Place = Place { term: 1, index: 1 };
 
 impl Start {
-    /// One of the peers that found a group, each with an empty partition.
+    /// Returns the start of a peer that founds a group, with an empty partition.
     pub fn founder(group: GroupId, me: PeerId, voters: &[PeerId], seed: u64) -> Self {
         let facts = SnapshotFacts {
             place: FOUNDED,
@@ -93,7 +94,7 @@ impl Start {
         }
     }
 
-    /// A peer that the group is to take in: it knows nothing, and is brought everything.
+    /// Returns the start of a peer that joins a group: it has nothing, and fetches everything.
     pub fn joiner(group: GroupId, me: PeerId, seed: u64) -> Self {
         Self {
             group,
@@ -107,8 +108,8 @@ impl Start {
         }
     }
 
-    /// Whether it has never run, or to no avail: it has neither voted nor heard of a leader, which
-    /// is one of a later term.
+    /// Returns whether the replica has never run, or without effect: it has neither voted nor heard
+    /// from a leader. A leader has a later term.
     pub(crate) fn is_fresh(&self) -> bool {
         let Promise { term, vote, .. } = self.promise;
         term <= FOUNDED.term && vote.is_none() && self.entries.is_empty()

@@ -1,9 +1,9 @@
-//! What the leader of a group does so that the group comes to be as it is wanted.
+//! Decides what the leader of a group does next to reach the desired membership.
 //!
-//! The catalog says which peers are to belong to a group; the group's own configuration says which
-//! do. Whoever leads compares the two about each second, and proposes one change at a time: a new
-//! peer is a learner first, and becomes a voter in the same change in which an old one leaves. No
-//! change is proposed after which no majority would answer.
+//! The catalog names the desired peers of a group. The group's own configuration names its peers
+//! now. The leader compares the two about once a second, and proposes one change at a time. A new
+//! peer is a learner first. It becomes a voter in the same change in which an old one leaves. The
+//! leader proposes no change after which no majority would answer.
 
 use std::sync::Arc;
 
@@ -12,51 +12,52 @@ use crate::ids::PeerId;
 use crate::membership::{Change, Membership};
 use crate::replica::Replica;
 
-/// The peers that a group is to have.
+/// The desired peers of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedPeers {
-    /// Whoever is to lead first.
+    /// The desired peers; the one that is to lead comes first.
     pub peers: Vec<WantedPeer>,
-    /// How many voters there are to be: nobody leaves alone as long as there are no more.
+    /// The desired number of voters. No voter is removed without a replacement unless there are
+    /// more.
     pub replicas: usize,
-    /// Peers from this one on are not known yet: nothing is done about them.
+    /// The first peer number that this catalog does not know: peers from it on are left alone.
     pub next_peer: PeerId,
 }
 
-/// A peer that a group is to have.
+/// A desired peer of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WantedPeer {
     pub peer: PeerId,
-    /// Whether its node has said that it is there. Before that it is not taken in.
+    /// Whether its node has reported that it has the replica. Before that, the peer is not added.
     pub is_ready: bool,
-    /// Whether its node is to lead: not while it is being stopped, or is away.
+    /// Whether its node may lead: not while it is being stopped, or is unreachable.
     pub may_lead: bool,
 }
 
-/// How the peers of a group stand, as its leader knows them.
+/// The state of a group's peers, as its leader knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Standing {
-    /// Who answered within the last seconds, with the leader.
+    /// The peers that answered within the last seconds, including the leader.
     pub active: Vec<PeerId>,
-    /// Those of them that lack little of what is decided, with the leader.
+    /// The active peers that lack few of the decided entries, including the leader.
     pub close: Vec<PeerId>,
 }
 
-/// The state of a replica that steering acts upon. While it stays the same there is nothing to do
-/// or to report.
+/// The state of a replica that steering acts on. While it is unchanged, there is nothing to do or
+/// to report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outline {
     pub term: u64,
     pub leader: Option<PeerId>,
-    /// It leads, and has applied an entry of its term.
+    /// The replica leads, and has applied an entry of its term.
     pub leads: bool,
     pub members: Arc<Membership>,
-    /// Of a leader: how many learners lack little of what is decided.
+    /// If it leads: the number of learners that lack few of the decided entries.
     pub close_learners: usize,
 }
 
 impl WantedPeers {
-    /// The same, where this peer is not to lead.
+    /// Returns the same peers, without this one as a possible leader.
     #[must_use]
     pub fn led_by_others(&self, than: PeerId) -> Self {
         let mut wanted = self.clone();
@@ -69,7 +70,8 @@ impl WantedPeers {
         self.peers.iter().any(|wanted| wanted.peer == peer)
     }
 
-    /// Whether it is to leave. Of a peer that a newer catalog named nothing is known.
+    /// Returns whether the peer has to leave. Peers that a newer catalog named are unknown, and
+    /// stay.
     fn is_old(&self, peer: PeerId) -> bool {
         !self.is_wanted(peer) && peer < self.next_peer
     }
@@ -79,7 +81,7 @@ impl WantedPeers {
         ready.map(|wanted| wanted.peer)
     }
 
-    /// Who is to lead, the first of them first.
+    /// Returns the peers that may lead, in order of preference.
     fn leading(&self) -> impl Iterator<Item = PeerId> {
         let leading = self.peers.iter().filter(|wanted| wanted.is_ready);
         let leading = leading.filter(|wanted| wanted.may_lead);
@@ -92,7 +94,8 @@ impl WantedPeers {
 }
 
 impl Standing {
-    /// Who could lead in place of the leader `me`: a voter that answers and has nearly all.
+    /// Returns a peer that could replace the leader `me`: a voter that answers and has nearly all
+    /// entries.
     pub fn forced_peer(&self, me: PeerId, members: &Membership) -> Option<PeerId> {
         let mut voters = members.voters.iter().copied();
         voters.find(|peer| *peer != me && self.active.contains(peer) && self.close.contains(peer))
@@ -117,7 +120,7 @@ impl Replica {
         }
     }
 
-    /// How its peers stand; `None`: it does not lead.
+    /// Returns the state of its peers, or `None` if it does not lead.
     pub fn standing(&self) -> Option<Standing> {
         if !self.is_leader() {
             return None;
@@ -143,17 +146,17 @@ impl Replica {
     }
 }
 
-/// What a leader does next to have its group become what is wanted.
+/// A step of a leader toward the desired membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SteeringStep {
-    /// It proposes these changes.
+    /// Propose these changes.
     Change(Vec<Change>),
     HandOver(PeerId),
 }
 
-/// The step that the leader `me` takes next; `None`: there is none to be taken now. It is asked for
-/// again, with what is there then, until the group is as it is wanted. A leader that is to leave
-/// hands over first where it can: a group whose leader has left waits for an election.
+/// Returns the next step of the leader `me`, or `None` if there is none to take now. The caller
+/// asks again with the new state until the group is as desired. A leader that has to leave hands
+/// over leadership first if it can: a group whose leader has left waits for an election.
 pub fn next_step(
     me: PeerId,
     wanted: &WantedPeers,
@@ -168,7 +171,7 @@ pub fn next_step(
     }
 }
 
-/// The change that a leader proposes next.
+/// Returns the change that a leader proposes next.
 fn next_change(
     wanted: &WantedPeers,
     members: &Membership,
@@ -198,8 +201,8 @@ fn next_change(
     (is_same || standing.has_majority_of(&voters)).then_some(changes)
 }
 
-/// To whom the leader `me` hands the lead over: to the first voter that is wanted, where that is
-/// close; a leader that is not to lead to any that is.
+/// Returns the peer to which the leader `me` hands over. It is the first desired voter, if that is
+/// close. A leader that may not lead hands over to any voter that may and is close.
 fn next_leader(
     me: PeerId,
     wanted: &WantedPeers,
@@ -219,9 +222,9 @@ fn next_leader(
     to.filter(|peer| *peer != me)
 }
 
-/// A learner that is close becomes a voter; an old one leaves with it: never a voter more than are
-/// wanted. But a lone voter, which leads, stays until the new one does: a group whose leader has
-/// left waits for an election.
+/// Returns the change that makes a close learner a voter and removes an old voter with it. The
+/// group never has more voters than desired. A lone voter, which leads, stays until the new one
+/// leads: a group whose leader has left waits for an election.
 fn promotion(
     wanted: &WantedPeers,
     members: &Membership,
@@ -244,7 +247,7 @@ fn promotion(
     Some(vec![Change::Promote(promoted), Change::Remove(old)])
 }
 
-/// Voters that are to leave, those that do not answer first.
+/// Returns the voters that have to leave. Those that do not answer come first.
 fn leaving(
     wanted: &WantedPeers,
     members: &Membership,
@@ -267,7 +270,8 @@ fn new_learner(wanted: &WantedPeers, members: &Membership) -> Option<Vec<Change>
     Some(vec![Change::AddLearner(new)])
 }
 
-/// All that are too many leave at once: one after the other might leave those that do not answer.
+/// Returns a change that removes all surplus voters at once: one by one might leave those that do
+/// not answer.
 fn removal(wanted: &WantedPeers, members: &Membership, standing: &Standing) -> Option<Vec<Change>> {
     let too_many = members.voters.len().saturating_sub(wanted.replicas);
     let old = leaving(wanted, members, standing).take(too_many.min(MOST_CHANGES));
@@ -356,9 +360,9 @@ mod tests {
             Some(SteeringStep::HandOver(PeerId(2)))
         );
         assert_eq!(step(2, &to, &of, &all), Some(swap));
-        // Nobody that stays can lead.
+        // No remaining peer can lead.
         assert_eq!(step(1, &to, &of, &[1, 4]), None, "no majority either");
-        // Who stays has the group become what is wanted before another leads.
+        // The remaining leader first reaches the desired membership, and then hands over.
         let (to, of) = (wanted(&[1, 2, 3], 3), members(&[1, 2, 3, 4], &[]));
         let removal = SteeringStep::Change(vec![Remove(PeerId(4))]);
         assert_eq!(step(3, &to, &of, &all), Some(removal));
@@ -420,7 +424,7 @@ mod tests {
             &two,
         );
         assert_eq!(down, None);
-        // The one that does not answer leaves first.
+        // The peer that does not answer leaves first.
         let to = wanted(&[1, 4, 5], 3);
         let change = next_change(&to, &members(&[1, 2, 3], &[4, 5]), &standing(&[1, 2, 4]));
         assert_eq!(change, Some(vec![Promote(PeerId(4)), Remove(PeerId(3))]));

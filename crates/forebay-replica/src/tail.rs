@@ -1,5 +1,6 @@
-//! The end of a group's log in memory, as the library reads it, and what is known of the entries
-//! before it, which lie in files.
+//! The end of a group's log in memory, as the library reads it.
+//!
+//! It also has the range of the older entries, which are in files.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,31 +13,31 @@ use crate::ids::{PeerId, Place};
 use crate::membership::Membership;
 use crate::older::OlderEntries;
 
-/// What the state of a partition at one place of its log is. The engine keeps it with that state,
-/// and changes both in one step.
+/// The facts of a partition's state at one place of its log. The engine stores them with that
+/// state, and changes both in one step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SnapshotFacts {
     pub place: Place,
     pub membership: Arc<Membership>,
-    /// The partition's time there.
+    /// The partition's time at that place.
     pub stamp_ms: u64,
 }
 
 #[derive(Debug)]
 pub struct Tail {
     hard: HardState,
-    /// The group as the replica was started with it.
+    /// The group's configuration at the replica's start.
     started: ConfState,
-    /// In files.
+    /// The entries in files.
     older: OlderEntries,
-    /// Where the entry before the first in memory lies.
+    /// The place of the entry before the first in memory.
     before: Place,
     entries: VecDeque<Entry>,
-    /// What the engine has applied, and can make a copy of.
+    /// The facts at the engine's applied entry, of which it can make a copy.
     applied: SnapshotFacts,
-    /// What was fetched of the older ones, to be sent at once.
+    /// Older entries that were fetched, to be sent at once.
     fetched: Vec<Entry>,
-    /// Parts of the older ones that are to be sent.
+    /// The parts of the older entries that have to be sent.
     wanted: RefCell<Vec<WantedPart>>,
 }
 
@@ -47,11 +48,12 @@ struct WantedPart {
     context: GetEntriesContext,
 }
 
-/// Who is not noted asks again at the next heartbeat.
+/// The most parts that are noted. A peer beyond that asks again at the next heartbeat.
 const MOST_WANTED: usize = 16;
 
 impl Tail {
-    /// `entries` are consecutive, and begin behind `before`, which `older` leads to.
+    /// Creates a tail. `entries` are consecutive and start after `before`, up to which `older`
+    /// reaches.
     pub fn new(
         hard: HardState,
         applied: SnapshotFacts,
@@ -73,7 +75,7 @@ impl Tail {
         tail
     }
 
-    /// Older entries, those in memory and the state lead from one to the other.
+    /// Checks that older entries, entries in memory and the state have no gaps.
     fn check(&self) {
         debug_assert!(
             self.older.before().index <= self.before.index,
@@ -117,7 +119,7 @@ impl Tail {
         self.before.index + self.entries.len() as u64
     }
 
-    /// Takes entries, whose first replaces what was there from its index on.
+    /// Appends entries. The first replaces everything from its index on.
     pub fn append(&mut self, entries: &[Entry]) {
         let Some(first) = entries.first() else { return };
         debug_assert!(
@@ -165,7 +167,7 @@ impl Tail {
         self.hard = hard.clone();
     }
 
-    /// Begins anew behind a copy.
+    /// Restarts the log after a copy.
     pub fn install(&mut self, facts: SnapshotFacts) {
         self.check_later(&facts);
         self.older = OlderEntries::none(facts.place);
@@ -189,7 +191,7 @@ impl Tail {
         self.check();
     }
 
-    /// The state never goes back.
+    /// Checks that the state never goes back.
     fn check_later(&self, facts: &SnapshotFacts) {
         let now = &self.applied;
         debug_assert!(
@@ -204,7 +206,7 @@ impl Tail {
         );
     }
 
-    /// Has entries that are applied in files alone, up to this one.
+    /// Removes applied entries up to this one from memory: they are in files.
     pub fn trim(&mut self, through: u64) {
         let through = through.min(self.applied.place.index).min(self.last());
         while self.before.index < through {
@@ -220,12 +222,12 @@ impl Tail {
         self.check();
     }
 
-    /// Entries up to this one are not to be had from files. Those in memory are.
+    /// Records that entries up to this one cannot be read from files. Those in memory can.
     pub fn forget_older(&mut self, through: u64) {
         self.older.forget(through.min(self.before.index));
     }
 
-    /// Takes what was fetched, if it is what is decided there.
+    /// Takes the fetched entries, if they are the decided ones.
     pub fn take_fetched(&mut self, entries: Vec<Entry>) -> bool {
         let mut next = entries.first().map_or(0, |first| first.index);
         let follows = |entry: &Entry| {
@@ -244,13 +246,13 @@ impl Tail {
         self.fetched = Vec::new();
     }
 
-    /// The first part that is wanted: from the first entry, up to the other.
+    /// Returns the first wanted part: from the first entry up to the second.
     pub fn first_wanted(&self) -> Option<(u64, u64)> {
         let wanted = self.wanted.borrow();
         wanted.first().map(|wanted| (wanted.from, wanted.to))
     }
 
-    /// All that wait, the first behind the others: what it wants next is for later.
+    /// Returns all waiting parts, the first one last: its next part is for later.
     pub fn take_wanted(&self) -> Vec<GetEntriesContext> {
         let mut wanted = self.wanted.take();
         if !wanted.is_empty() {
@@ -270,7 +272,7 @@ impl Tail {
         self.wanted.borrow_mut().clear();
     }
 
-    /// Of the older ones, if they were fetched; else they are noted.
+    /// Returns older entries if they were fetched. Otherwise notes the wanted part.
     fn older_entries(
         &self,
         (low, high): (u64, u64),
@@ -284,7 +286,7 @@ impl Tail {
         if let Some(found) = found.filter(|found| !found.is_empty()) {
             return Ok(fitting(found.iter().take((to - low) as usize), most));
         }
-        // Only what is sent to peers lies so far back.
+        // Only reads for peers reach back this far.
         if !context.can_async() {
             return Err(StorageError::Compacted.into());
         }
@@ -299,7 +301,8 @@ impl Tail {
         Err(StorageError::LogTemporarilyUnavailable.into())
     }
 
-    /// The last applied entry that need not be kept where the others take no more bytes than this.
+    /// Returns the last applied entry to remove so that the later ones have at most this many
+    /// bytes.
     pub fn trim_to(&self, most_bytes: u64) -> Option<u64> {
         let applied = self.applied.place.index.saturating_sub(self.before.index);
         let mut kept_bytes = 0;
@@ -325,7 +328,7 @@ impl Tail {
     }
 }
 
-/// As many as have so many bytes, and one at least.
+/// Returns as many entries as fit in this many bytes, at least one.
 fn fitting<'a>(entries: impl Iterator<Item = &'a Entry>, most_bytes: u64) -> Vec<Entry> {
     let mut size = 0;
     let fits = |entry: &&Entry| {
@@ -382,10 +385,10 @@ impl Storage for Tail {
         Ok(self.last())
     }
 
-    /// Only the place: who gets it asks for the runs.
+    /// Returns only the place: the peer that receives it asks for the runs.
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
         let place = self.applied.place;
-        // A peer takes a copy only of a group that it belongs to.
+        // A peer installs a copy only of a group that it belongs to.
         let knows_peer = self.applied.membership.contains(PeerId(to));
         if place.index == 0 || place.index < request_index || !knows_peer {
             return Err(StorageError::SnapshotTemporarilyUnavailable.into());
@@ -410,7 +413,7 @@ mod tests {
         entry
     }
 
-    /// Entries 11 to 20 in files, those from 16 on of a later term.
+    /// Entries 11 to 20 in files; from 16 on, they have a later term.
     fn tail() -> Tail {
         let at = |term, index| Place { term, index };
         let older = OlderEntries::new(at(2, 10), [at(3, 16)]).unwrap();

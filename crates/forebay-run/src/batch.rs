@@ -1,33 +1,34 @@
-//! Look-ups of many keys at once.
+//! Looks up many keys at once.
 //!
 //! A look-up in memory mostly waits: for the index, for the page's header, then for the record. A
-//! batch takes four passes over its keys, so that their waits overlap: [`Run::approach`] starts to
-//! fetch the index's entry; [`Run::ahead`] finds the key's page by it and starts to fetch the
-//! page's header;
-//! [`Ahead::match_records`] matches fingerprints and starts to fetch the record;
-//! [`Run::visit_from`] compares keys and answers.
+//! batch makes four passes over its keys, so that their waits overlap:
+//!
+//! 1. [`Run::approach`] starts to fetch the index's entry.
+//! 2. [`Run::ahead`] finds the key's page by it and starts to fetch the page's header.
+//! 3. [`Ahead::match_records`] matches fingerprints and starts to fetch the record.
+//! 4. [`Run::visit_from`] compares keys and answers.
 
 use crate::error::Result;
 use crate::page::{Glance, Page};
 use crate::record::FoundRecord;
 use crate::run::{Index, Lookup, Run};
 
-/// How many look-ups are best under way together.
+/// The best number of concurrent look-ups.
 pub const BATCH: usize = 16;
 
-/// A look-up on its way: its only page, and which of the page's records may be the one.
+/// A look-up in progress: its only page, and the page's records that may match.
 #[derive(Debug, Clone, Copy)]
 pub struct Ahead<'a> {
     page: Page<'a>,
-    /// As [`Page::candidates`] gives them; none before the third pass.
+    /// The result of [`Page::candidates`]; `None` before the third pass.
     candidates: Option<(u64, usize)>,
 }
 
 impl Ahead<'_> {
-    /// The third pass; waits for the page's header.
+    /// Does the third pass; waits for the page's header.
     #[inline]
     pub fn match_records(&mut self, hash: u64) {
-        // The last pass tells of a damaged page.
+        // The last pass reports a damaged page.
         let Ok((mask, records)) = self.page.candidates(hash as u8) else {
             return;
         };
@@ -40,7 +41,7 @@ impl Ahead<'_> {
 }
 
 impl Run {
-    /// The first pass.
+    /// Does the first pass.
     #[inline]
     pub fn approach(&self, hash: u64) {
         if let Index::Hashed(index) = &self.index {
@@ -48,8 +49,8 @@ impl Run {
         }
     }
 
-    /// The second pass. `None` in ordered runs, for pages not known to be in memory, and for the
-    /// rare hash that several pages may hold.
+    /// Does the second pass. Returns `None` in ordered runs, for pages not known to be in memory,
+    /// and for the rare hash that several pages may contain.
     #[inline]
     pub fn ahead(&self, hash: u64) -> Option<Ahead<'_>> {
         let Index::Hashed(index) = &self.index else {
@@ -65,7 +66,7 @@ impl Run {
         })
     }
 
-    /// The last pass: [`Run::visit`], going on from where `ahead` has come.
+    /// Does the last pass: [`Run::visit`], continued from `ahead`.
     #[inline]
     pub fn visit_from<'a, R>(
         &'a self,
@@ -81,7 +82,7 @@ impl Run {
         }
     }
 
-    /// [`Run::try_get`], going on from where `ahead` has come.
+    /// Does [`Run::try_get`], continued from `ahead`.
     #[inline]
     pub fn try_get_from<'a>(
         &'a self,
@@ -107,7 +108,7 @@ impl Run {
         }
     }
 
-    /// Looks up many keys; calls `answer` for each in order. Each key comes with its hash64 as in
+    /// Looks up many keys and calls `answer` for each in order. Each key has its hash64 as in
     /// [`Run::get`].
     pub fn get_many<'a>(
         &'a self,

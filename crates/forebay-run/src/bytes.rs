@@ -1,6 +1,6 @@
-//! Keys and values of a few bytes: comparing and copying them without a call.
+//! Compares and copies keys and values of a few bytes without a function call.
 
-/// How many bytes `a` and `b` begin with in common.
+/// Returns the length of the common prefix of `a` and `b`.
 #[inline]
 pub(crate) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     if let (Some(a), Some(b)) = (a.first_chunk(), b.first_chunk()) {
@@ -12,7 +12,7 @@ pub(crate) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Up to how many bytes are copied without a call.
+/// The most bytes that are copied without a call.
 pub(crate) const SHORT_BYTES: usize = 16;
 
 /// Appends `bytes`; eight to sixteen of them without a call.
@@ -31,7 +31,7 @@ pub fn append_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Appends `bytes[from..end]`; up to sixteen bytes without a call, where `bytes` goes on that far.
+/// Appends `bytes[from..end]`; up to sixteen bytes without a call, if `bytes` is long enough.
 #[inline]
 pub(crate) fn append_part(out: &mut Vec<u8>, bytes: &[u8], from: usize, end: usize) {
     match bytes[from..].first_chunk::<SHORT_BYTES>() {

@@ -1,10 +1,10 @@
-//! Composing operations, and what they make of values.
+//! Composes operations with times, and applies them to values.
 //!
-//! [`crate::operation`] tells what operations mean. Here is what their times do.
+//! [`crate::operation`] defines the operations; this module defines the effect of their times.
 //!
-//! Every operation sets the expiry of its key anew: to its own, or to none. What a delta meets may
-//! have expired when the delta was written, and then it counts from nothing; so that this can be
-//! told when the two are composed, maybe days later, a delta carries the time at which it was
+//! Every operation resets the expiry of its key: to its own, or to none. The value that a delta
+//! meets may have expired when the delta was written; then the delta starts from nothing. The two
+//! may be composed days later. To decide this then, a delta carries the time at which it was
 //! written. Let a key have the value x that expires at e, and let an operation be written at t and
 //! expire at u:
 //!
@@ -16,10 +16,10 @@
 //! | `Delta(d)`         | d until u    | x + d until u | d until u |
 //! | `InsertDelta(a,d)` | a until u    | x + d until u | d until u |
 //!
-//! An operation without times has t = 0 and u = never. An insert takes whatever it meets for alive,
-//! since inserts at several times would not compose to anything of this kind: a table whose records
-//! expire settles an insert by reading, when it is written. With that, composition is associative
-//! and exact, as without times.
+//! An operation without times has t = 0 and u = never. An insert treats any value that it meets as
+//! not expired, because inserts at several times would not compose to an operation of this kind. So
+//! a table whose records expire settles an insert by a read, when it is written. With this rule,
+//! composition is associative and exact, as without times.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ use crate::operation::{CowOperation, Operation};
 use crate::times::Times;
 
 impl Operation<'_> {
-    /// The operation that does `older` and then `self`. Associative.
+    /// Returns the operation that does `older` and then `self`. Associative.
     pub fn after(
         &self,
         older: &Operation<'_>,
@@ -60,8 +60,8 @@ impl Operation<'_> {
         })
     }
 
-    /// What a key has after this operation: its value and when that expires, `u64::MAX` being
-    /// never; `before` is what it had. The tables in the modules' texts, as code.
+    /// Returns the value of a key after this operation and its expiry, `u64::MAX` being never;
+    /// `before` is its previous state. This implements the tables in the module docs.
     pub fn apply(
         &self,
         before: Option<(&[u8], u64)>,
@@ -90,8 +90,8 @@ impl Operation<'_> {
     }
 }
 
-/// `InsertDelta` in the one form that there is of it: where `value` is what the delta makes of an
-/// absent key, it is a delta.
+/// Returns `InsertDelta` in its only valid form: if `value` is the result of the delta on an absent
+/// key, it is a delta.
 fn insert_delta<'a>(value: Cow<'a, [u8]>, delta: Cow<'a, [u8]>) -> CowOperation<'a> {
     if value == delta {
         CowOperation::Delta(delta)
@@ -100,7 +100,7 @@ fn insert_delta<'a>(value: Cow<'a, [u8]>, delta: Cow<'a, [u8]>) -> CowOperation<
     }
 }
 
-/// The operation of a delta, which may be a joined one.
+/// Returns the operation of a delta, which may be a joined one.
 fn delta_operation(delta: Vec<u8>, kind: DeltaKind) -> Result<CowOperation<'static>, OperandError> {
     Ok(if kind.is_value(&delta) {
         CowOperation::Delta(Cow::Owned(delta))
@@ -109,7 +109,7 @@ fn delta_operation(delta: Vec<u8>, kind: DeltaKind) -> Result<CowOperation<'stat
     })
 }
 
-/// The operation that does `older` and then `newer`, where one of them has times.
+/// Returns the operation that does `older` and then `newer`, if one of them has times.
 fn timed_after(
     newer: Operation<'_>,
     older: Operation<'_>,

@@ -1,4 +1,4 @@
-//! Pages in compressed form (`docs/reference/run-format.md`, section 5).
+//! Compresses and decompresses pages (`docs/reference/run-format.md`, section 5).
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -9,25 +9,25 @@ use zstd::bulk::{Compressor, Decompressor};
 use crate::format::Compression;
 
 const ZSTD_LEVEL: i32 = 3;
-/// A Zstandard dictionary is trained on this many of the run's first pages.
+/// The number of a run's first pages on which a Zstandard dictionary is trained.
 const TRAINING_PAGES: usize = 128;
 const DICTIONARY_BYTES: usize = 16 * 1024;
 
-/// A stored page. Its own checksum is needed beside the page's: some flips in a compressed block do
-/// not change what comes out of it, and a damaged block should not reach the decompressor.
+/// A stored page. It needs its own checksum beside the page's. Some bit flips in a compressed block
+/// do not change its output, and a damaged block should not reach the decompressor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompressedBlock {
     pub len_bytes: u32,
     pub checksum: u32,
 }
 
-/// The low half of the stored bytes' XXH3-64.
+/// Returns the low half of the stored bytes' XXH3-64.
 pub fn checksum(block: &[u8]) -> u32 {
     xxh3_64(block) as u32
 }
 
-/// Turns pages into stored blocks, in order. With Zstandard the first pages wait until there are
-/// enough of them to train a dictionary on.
+/// A writer that turns pages into stored blocks, in order. With Zstandard it holds the first pages
+/// back until there are enough of them to train a dictionary.
 pub struct BlockWriter {
     compression: Compression,
     page_bytes: usize,
@@ -50,7 +50,8 @@ impl BlockWriter {
         }
     }
 
-    /// Adds `pages`, whole pages one behind the other; appends what can be stored already to `out`.
+    /// Adds `pages`, consecutive whole pages; appends the blocks that can be stored already to
+    /// `out`.
     pub fn add(&mut self, pages: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         if self.compression == Compression::Zstd && self.zstd.is_none() {
             self.waiting.extend_from_slice(pages);
@@ -70,14 +71,14 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Appends what still waits.
+    /// Appends the pages that were held back.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
         let pages = std::mem::take(&mut self.waiting);
         let sizes = vec![self.page_bytes; pages.len() / self.page_bytes];
-        // Too few or too even samples cannot train one; then there is none.
+        // If the samples are too few or too uniform, training fails and there is no dictionary.
         let trained = zstd::dict::from_continuous(&pages, &sizes, DICTIONARY_BYTES);
         self.dictionary = trained.unwrap_or_default();
         self.zstd = Some(Compressor::with_dictionary(ZSTD_LEVEL, &self.dictionary)?);
@@ -91,7 +92,7 @@ impl BlockWriter {
         &self.dictionary
     }
 
-    /// A page that does not shrink is stored as it is.
+    /// Stores a page; one that does not shrink is stored uncompressed.
     fn store(&mut self, page: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         debug_assert_eq!(page.len(), self.page_bytes, "a part of a page is stored");
         let packed = match &mut self.zstd {
@@ -112,7 +113,7 @@ impl BlockWriter {
     }
 }
 
-/// Turns stored blocks back into pages; any number of threads may.
+/// A reader that turns stored blocks back into pages; any number of threads may use it.
 pub struct BlockReader {
     compression: Compression,
     dictionary: Vec<u8>,
@@ -135,7 +136,7 @@ impl BlockReader {
         }
     }
 
-    /// Fills `page` from its stored `block`; `false` when the block is damaged.
+    /// Fills `page` from its stored `block`; `false` if the block is damaged.
     pub fn read(&self, block: &[u8], page: &mut [u8]) -> bool {
         if block.len() == page.len() {
             page.copy_from_slice(block);

@@ -1,4 +1,4 @@
-//! A checksum of a set of records that does not depend on their order or their cut into files.
+//! A checksum of a set of records that does not depend on their order or their division into files.
 
 use std::fmt;
 use std::iter::Sum;
@@ -9,12 +9,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The sum, modulo 2^64, of a hash of each record. Sums of disjoint parts add up to that of the
-/// whole, so partitions sum to their table, whatever the cut.
+/// whole. So the sums of partitions add up to their table's, for any partitioning.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentSum(pub u64);
 
 impl ContentSum {
-    /// The contribution of one record: XXH3 of the value, seeded with XXH3 of the key.
+    /// Returns the hash of one record: XXH3 of the value, seeded with XXH3 of the key.
     #[inline]
     pub fn of(key: &[u8], value: &[u8]) -> Self {
         let seed = xxh3_64_with_seed(key, key.len() as u64);

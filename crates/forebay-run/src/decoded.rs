@@ -1,4 +1,4 @@
-//! The records of a page, taken apart all at once, so that a walk over them does little but count.
+//! Decodes all records of a page at once, so that a walk over them takes few instructions.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::record::{DELTA, OPERATION_MASK};
 use crate::scan::Direction;
 use forebay_io::raw::prefetch;
 
-/// Where a record lies in [`Decoded::bytes`]: its key, and behind it its payload.
+/// The position of a record in [`Decoded::bytes`]: its key, followed by its payload.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// The key's hash, in ordered pages its [`key_head`].
+    /// The key's hash; in ordered pages its [`key_head`].
     head: u64,
     key_at: u32,
     payload_at: u32,
@@ -19,29 +19,29 @@ struct Entry {
     tag: u8,
 }
 
-/// See the module's text. Stands before the first record, then on one.
+/// The decoded records of a page, with a position before the first record or on one.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
     current: Entry,
     /// The next record's number, in the order of the walk.
     next: usize,
-    /// How many records there are.
+    /// The number of records.
     count: usize,
-    /// Of the records; those behind them are of pages before this one.
+    /// The entries of the records; later entries are left over from earlier pages.
     entries: Vec<Entry>,
-    /// Of a hashed page a copy; of an ordered one the records, each with its key's prefix. It never
+    /// For a hashed page, a copy of it; for an ordered one, the records with full keys. It never
     /// shrinks, so that it need not be cleared again.
     bytes: Vec<u8>,
 }
 
 impl Decoded {
-    /// Forgets all records.
+    /// Removes all records.
     pub fn clear(&mut self) {
         (self.next, self.count) = (0, 0);
     }
 
-    /// Takes all records of a page in hand, and starts fetching `ahead`, the page that may come
-    /// next. `hasher`: of a hashed page.
+    /// Decodes all records of a page, and starts to fetch `ahead`, the page that may be next.
+    /// `hasher` is given for a hashed page.
     pub fn decode(
         &mut self,
         page: &[u8],
@@ -118,14 +118,14 @@ impl Decoded {
         Ok(())
     }
 
-    /// Leaves the records out for which `early` says so, which are the first ones.
+    /// Skips the records for which `early` returns `true`, which are the first ones.
     pub fn skip_early(&mut self, early: impl Fn(u64, &[u8]) -> bool) {
         let is_early = |entry: &Entry| early(entry.head, self.key_of(entry));
         self.next = self.entries[..self.count].partition_point(is_early);
     }
 
-    /// Leaves the records out for which `late` says so, which are the last ones; returns whether
-    /// there are any.
+    /// Removes the records for which `late` returns `true`, which are the last ones; returns
+    /// whether there are any.
     pub fn cut_late(&mut self, late: impl Fn(u64, &[u8]) -> bool) -> bool {
         let is_late = |entry: &Entry| late(entry.head, self.key_of(entry));
         let entries = &self.entries[..self.count];
@@ -136,7 +136,7 @@ impl Decoded {
         true
     }
 
-    /// Whether no record is still to come.
+    /// Returns whether no record is left.
     pub fn is_empty(&self) -> bool {
         self.next >= self.count
     }
@@ -167,25 +167,25 @@ impl Decoded {
         self.key_of(&self.current)
     }
 
-    /// What of the payload lies in the page.
+    /// Returns the part of the payload that is in the page.
     #[inline(always)]
     pub fn payload(&self) -> &[u8] {
         &self.bytes[self.current.payload_at as usize..self.current.end as usize]
     }
 
-    /// The operation, without what the tag says of where its payload lies.
+    /// Returns the operation, without the tag's bits for the position of the payload.
     #[inline(always)]
     pub fn tag(&self) -> u8 {
         self.current.tag & OPERATION_MASK
     }
 
-    /// Whether this is a plain operation whose whole payload lies in the page.
+    /// Returns whether this is a plain operation whose whole payload is in the page.
     #[inline(always)]
     pub fn is_simple(&self) -> bool {
         self.current.tag <= DELTA
     }
 
-    /// Whether the payload lies elsewhere, or a part of it.
+    /// Returns whether the payload, or a part of it, is outside of the page.
     #[inline(always)]
     pub fn is_distant(&self) -> bool {
         self.current.tag & (TAG_EXTENT | TAG_SPILLS) != 0
@@ -201,17 +201,17 @@ impl Decoded {
     }
 }
 
-/// How much of what is written to may be overwritten behind a short record.
+/// The output bytes that may be overwritten after a short record.
 const WINDOW_BYTES: usize = 2 * SHORT_SLOT_BYTES;
 
 /// The prefix of an ordered page's keys.
 struct Prefix<'a> {
     whole: &'a [u8],
-    /// If it is short, zeros behind it.
+    /// The prefix, padded with zeros, if it is short.
     short: Option<[u8; SHORT_SLOT_BYTES]>,
     head: u64,
-    /// By how many bits the prefix moves what is behind it in a key's head; which of these bits are
-    /// seen there.
+    /// The number of bits by which the prefix shifts the following bytes in a key's head, and a
+    /// mask of the bits that remain visible.
     shift: u32,
     seen: u64,
 }
@@ -230,8 +230,9 @@ impl<'a> Prefix<'a> {
         }
     }
 
-    /// Writes a record's key and payload to `out`, at `at`. In few instructions, as nearly all
-    /// small records take this way: its copies are of fixed lengths, with whatever follows.
+    /// Writes a record's key and payload to `out`, at `at`. It uses few instructions, because
+    /// nearly all small records take this path: its copies have fixed lengths and include any
+    /// following bytes.
     #[inline(always)]
     fn join_short(&self, slot: &ShortSlot<'_>, out: &mut [u8], at: usize) -> Option<Entry> {
         let prefix_bytes = self.whole.len();
@@ -240,7 +241,7 @@ impl<'a> Prefix<'a> {
         *first = self.short?;
         let rest = window.get_mut(prefix_bytes..)?.first_chunk_mut()?;
         *rest = *slot.bytes;
-        // From where it lies: what was just put together would be waited for.
+        // Read from the source: a read of the bytes just written would wait.
         let (behind, _) = slot.bytes.split_first_chunk()?;
         let known = u64::MAX << (64 - 8 * slot.key_bytes.clamp(1, 8));
         let known = if slot.key_bytes == 0 { 0 } else { known };
@@ -254,7 +255,7 @@ impl<'a> Prefix<'a> {
         })
     }
 
-    /// The same for any record.
+    /// Does the same for any record.
     #[cold]
     #[inline(never)]
     fn join(&self, slot: &Slot<'_>, out: &mut [u8], at: usize) -> PageResult<Entry> {

@@ -1,22 +1,22 @@
-//! What `+` means for the deltas of a table.
+//! The meaning of `+` for the deltas of a table.
 //!
-//! Deltas of a key are joined into one while the value that they will meet is not known. For most
+//! Deltas of a key are joined into one while the value that they apply to is not known. For most
 //! kinds a joined delta looks like any other. Saturating addition is not associative on numbers: at
 //! the upper limit, first 5 and then -3 is not the same as 2. But it is on the functions that the
-//! deltas stand for: each is `x` to `clamp(x + d, lo, hi)`, and one such function after another is
-//! one again. With `f(x) = clamp(x + d1, lo1, hi1)` and then `g`, the limits of `g after f` are
-//! `g(lo1)` and `g(hi1)`, and its addend is `d1 + d2`, without any rounding. A joined delta that no
-//! single number says is kept as three numbers, see [`ClampedDelta`].
+//! deltas stand for. Each is `x` to `clamp(x + d, lo, hi)`, and the composition of two such
+//! functions is such a function. With `f(x) = clamp(x + d1, lo1, hi1)` and then `g`, the limits of
+//! `g after f` are `g(lo1)` and `g(hi1)`, and its addend is `d1 + d2`, without any rounding. If no
+//! single number expresses a joined delta, it is stored as three numbers, see [`ClampedDelta`].
 
-/// What `+` means for a table's deltas.
+/// The meaning of `+` for a table's deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeltaKind {
     /// 8-byte little-endian integers, added modulo 2^64.
     AddI64,
-    /// 8-byte little-endian integers; what goes beyond the least or the greatest i64 stops there.
+    /// 8-byte little-endian integers; sums are limited to the least and the greatest i64.
     AddI64Saturating,
-    /// 8-byte little-endian floats. Associative but for rounding.
+    /// 8-byte little-endian floats. Associative except for rounding.
     AddF64,
     /// Bytes joined, older first.
     Append,
@@ -44,8 +44,7 @@ impl OperandError {
 }
 
 impl DeltaKind {
-    /// Whether `operand`, a value or a delta as a writer gives it, has the shape that this kind
-    /// takes.
+    /// Checks that `operand`, a value or a delta from a writer, has the shape of this kind.
     pub fn check(self, operand: &[u8]) -> Result<(), OperandError> {
         if self == DeltaKind::Append || operand.len() == 8 {
             Ok(())
@@ -54,7 +53,7 @@ impl DeltaKind {
         }
     }
 
-    /// The value `value` with `delta` added, which may be a joined one.
+    /// Returns `value` with `delta` added, which may be a joined one.
     pub fn add(self, value: &[u8], delta: &[u8]) -> Result<Vec<u8>, OperandError> {
         if self == DeltaKind::Append {
             return Ok([value, delta].concat());
@@ -79,7 +78,7 @@ impl DeltaKind {
         Ok(sum.to_le_bytes().to_vec())
     }
 
-    /// [`DeltaKind::add`] in place. An error changes nothing.
+    /// Does [`DeltaKind::add`] in place. An error changes nothing.
     pub fn add_to(self, value: &mut Vec<u8>, delta: &[u8]) -> Result<(), OperandError> {
         match self {
             DeltaKind::Append => value.extend_from_slice(delta),
@@ -88,7 +87,7 @@ impl DeltaKind {
         Ok(())
     }
 
-    /// The delta that does `older` and then `newer`.
+    /// Returns the delta that does `older` and then `newer`.
     pub fn join(self, older: &[u8], newer: &[u8]) -> Result<Vec<u8>, OperandError> {
         if self != DeltaKind::AddI64Saturating {
             return self.add(older, newer);
@@ -97,7 +96,7 @@ impl DeltaKind {
         Ok(newer.after(older).encode())
     }
 
-    /// The value of a key that was absent before `delta`.
+    /// Returns the value of a key that was absent before `delta`.
     pub fn value_of(self, delta: &[u8]) -> Result<Vec<u8>, OperandError> {
         match self {
             DeltaKind::AddI64Saturating => self.add(&[0; 8], delta),
@@ -105,7 +104,7 @@ impl DeltaKind {
         }
     }
 
-    /// Whether a key that was absent before `delta` has just these bytes afterwards.
+    /// Returns whether a key that was absent before `delta` has exactly these bytes afterwards.
     pub(crate) fn is_value(self, delta: &[u8]) -> bool {
         self != DeltaKind::AddI64Saturating || delta.len() == 8
     }
@@ -122,10 +121,9 @@ impl DeltaKind {
     }
 }
 
-/// The function from `x` to `clamp(x + d, low, high)` on all i64, in the one form that there is of
-/// it: `low` and `high` are its least and greatest results, and `from` is the greatest `x` that
-/// gives `low` (so that `d` is `low - from`, which no i64 need hold); the least i64 when all give
-/// it.
+/// The function from `x` to `clamp(x + d, low, high)` on all i64, in its canonical form. `low` and
+/// `high` are its least and greatest results. `from` is the greatest `x` with the result `low`, or
+/// the least i64 if all results are `low`. So `d` is `low - from`, which need not fit an i64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ClampedDelta {
     from: i64,
@@ -155,7 +153,7 @@ impl ClampedDelta {
     fn of(self, x: i64) -> i64 {
         let sum = i128::from(x) + self.addend();
         let clamped = sum.clamp(i128::from(self.low), i128::from(self.high));
-        // Between two i64 there are only i64.
+        // A value between two i64 fits an i64.
         i64::try_from(clamped).unwrap_or(self.low)
     }
 
@@ -164,7 +162,7 @@ impl ClampedDelta {
         Self::new(older.addend() + self.addend(), low, high)
     }
 
-    /// A number where one says it all, else `from`, `low`, `high`.
+    /// Returns one number if that is enough, else `from`, `low`, `high`.
     fn encode(self) -> Vec<u8> {
         if let Ok(delta) = i64::try_from(self.addend())
             && Self::adding(delta) == self
@@ -225,7 +223,7 @@ mod tests {
             prop_assert_eq!(ClampedDelta::decode(&function.encode()), Some(function));
         }
 
-        /// One function, one form: so joining is associative to the bit.
+        /// Each function has one form, so joining is associative to the bit.
         #[test]
         fn how_the_parts_are_grouped_does_not_show(
             deltas in prop::collection::vec(number(), 2..8),

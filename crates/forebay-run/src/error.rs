@@ -1,4 +1,4 @@
-//! What can go wrong with a run.
+//! Errors of reading and writing runs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,25 @@ pub enum RunError {
         what: &'static str,
         source: io::Error,
     },
-    /// The bytes are not what was written. `place` says where and which check failed.
+    /// The bytes differ from those that were written. `place` is the position and the failed check.
     #[error("{}: damaged: {place}; restore the file from another copy, or bring the table's rows again", path.display())]
     Damaged { path: PathBuf, place: String },
     /// A run of a newer or unknown kind.
     #[error("{}: {what}; read it with a newer forebay", path.display())]
     Unsupported { path: PathBuf, what: String },
-    /// A merge that allows one record a key met a second.
+    /// A merge that allows one record per key found a second.
     #[error("key {key} occurs more than once")]
     Duplicate { key: String },
-    /// Records of one key whose operations do not go together.
+    /// Records of one key whose operations cannot be composed.
     #[error("key {key}: {source}")]
     Operand { key: String, source: OperandError },
-    /// The caller broke a rule of the writer or the merge.
+    /// The caller violated a requirement of the writer or the merge.
     #[error("{}: {what}", path.display())]
     Refused { path: PathBuf, what: String },
 }
 
 impl RunError {
-    /// Of a file that ends before what is to be read in it, this is damage: runs never change.
+    /// Returns the error. If the file ends too early, this is damage: runs never change.
     pub fn io(path: &Path, what: &'static str, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::UnexpectedEof {
             return Self::damaged(
@@ -64,7 +64,7 @@ impl RunError {
         }
     }
 
-    /// The file that it is about, if it is one.
+    /// Returns the file of the error, if there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Io { path, .. }
@@ -75,7 +75,7 @@ impl RunError {
         }
     }
 
-    /// Whether the file, or the device under it, no longer gives what was written.
+    /// Returns whether the file, or its device, no longer returns the data that was written.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Damaged { .. } => true,
@@ -87,7 +87,7 @@ impl RunError {
 
 pub type Result<T, E = RunError> = std::result::Result<T, E>;
 
-/// A key as errors name it: its text without control characters; hex where it is no text.
+/// Returns a key as errors show it: its text without control characters; hex if it is not text.
 pub fn named_key(key: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(key) else {
         let digits = key.iter().map(|byte| format!("{byte:02x}"));
@@ -96,7 +96,7 @@ pub fn named_key(key: &[u8]) -> String {
     without_controls(text)
 }
 
-/// A column as messages name it, on one line; `''` where its name is empty.
+/// Returns a column as messages show it, on one line; `''` if its name is empty.
 pub fn named_column(name: &str) -> String {
     match name.is_empty() {
         true => "''".to_owned(),
@@ -104,20 +104,19 @@ pub fn named_column(name: &str) -> String {
     }
 }
 
-/// A text in which control characters are written out, so that it stays on its line and says
-/// nothing to a terminal, and what is not seen: invisible characters, and those that change the
-/// direction of the others.
+/// Returns a text with control characters escaped, so that it stays on its line and cannot control
+/// a terminal. Invisible characters, and those that change the text direction, are escaped, too.
 pub fn without_controls(text: &str) -> String {
     shown_but(text, |_| false)
 }
 
-/// The same of a text of several lines, whose line ends and tabs stay.
+/// Does [`without_controls`] for a text of several lines; keeps line ends and tabs.
 pub fn lines_without_controls(text: &str) -> String {
     shown_but(text, |character| matches!(character, '\n' | '\t'))
 }
 
-/// Whether a character is not shown as itself: a control, or of no width, or one that turns the
-/// direction of writing.
+/// Returns whether a character is not shown as itself: a control character, one without width, or
+/// one that changes the text direction.
 pub fn is_hidden(character: char) -> bool {
     let is_format = matches!(
         character,

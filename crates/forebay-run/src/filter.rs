@@ -1,25 +1,25 @@
-//! A run's filter: whether it may hold a key, without looking at a page
-//! (`docs/reference/run-format.md`, section 6.6).
+//! The filter of a run: tells without reading a page whether the run may contain a key.
 //!
-//! A blocked Bloom filter: a key touches one block of 64 bytes, a cache line, and in each of its
-//! eight words one bit. It is filled as records come, in any order, with nothing kept but itself;
-//! so the number of records has to be known beforehand, roughly. Where far fewer came (a merge met
-//! many records of one key), neighbouring blocks are united until the size fits.
+//! `docs/reference/run-format.md`, section 6.6, specifies its bytes. It is a blocked Bloom filter:
+//! a key touches one block of 64 bytes, a cache line, and in each of its eight words one bit.
+//! Records are added in any order, and nothing is kept but the filter. So the approximate number of
+//! records has to be known in advance. If there are far fewer (a merge with many records of one
+//! key), neighbouring blocks are united until the size fits.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::hash::HASH_BITS;
 use forebay_io::raw::prefetch;
 
-/// Bits of a filter for each record that is expected.
+/// The bits of a filter for each expected record.
 pub const BITS_PER_KEY: u64 = 10;
 const BLOCK_BYTES: usize = 64;
 const BLOCK_BITS: u64 = 8 * BLOCK_BYTES as u64;
-/// How often a filter can be halved when fewer records came than expected.
+/// The number of times that a filter can be halved if there are fewer records than expected.
 const FOLDS: u32 = 6;
 
-/// The hash by which a key is sought in filters: the low 50 bits of its hash64 in any table, so
-/// that whoever has a hash64 need not compute this.
+/// Returns the hash of a key in filters: the low 50 bits of its hash64 in any table, so that a
+/// caller with a hash64 need not compute it.
 #[inline]
 pub fn filter_hash(key: &[u8]) -> u64 {
     xxh3_64(key) >> (64 - HASH_BITS)
@@ -29,32 +29,33 @@ pub fn filter_hash(key: &[u8]) -> u64 {
 #[repr(align(64))]
 struct FilterBlock([u64; 8]);
 
-/// A filter of keys; it may say that a key is there when it is not, never the reverse.
+/// A filter of keys. It may report a key that is absent, but never misses one that is present.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     blocks: Box<[FilterBlock]>,
 }
 
-/// Collects the keys of a [`Filter`].
+/// A builder that collects the keys of a [`Filter`].
 #[derive(Debug)]
 pub struct FilterBuilder {
     blocks: Vec<FilterBlock>,
     records: u64,
-    /// The hashes added last: their blocks are on their way into the cache.
+    /// The last hashes added, whose blocks are being fetched into the cache.
     waiting: [u64; WAITING],
 }
 
-/// How many blocks are fetched at a time while a filter is filled.
+/// The number of blocks that are fetched at a time while a filter is filled.
 const WAITING: usize = 32;
 
-/// The bits of a key in the words of its block.
+/// Returns the bits of a key in the words of its block.
 #[inline]
 fn bits(hash: u64) -> [u64; 8] {
     let mixed = (hash << (64 - HASH_BITS)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
     std::array::from_fn(|word| 1 << ((mixed >> (6 * word)) & 63))
 }
 
-/// The block of a key among `count`: the bits that do most here do least in [`bits`].
+/// Returns the block of a key among `count`. The bits with the most effect on it have the least
+/// effect in [`bits`].
 #[inline]
 fn place(hash: u64, count: usize) -> usize {
     let high = (hash >> (HASH_BITS - 32)) & 0xffff_ffff;
@@ -62,8 +63,8 @@ fn place(hash: u64, count: usize) -> usize {
 }
 
 impl Filter {
-    /// Whether the key of this hash (its hash64, or its [`filter_hash`]) may be among those
-    /// collected.
+    /// Returns whether the key of this hash (its hash64, or its [`filter_hash`]) may have been
+    /// added.
     #[inline]
     pub fn may_hold(&self, hash: u64) -> bool {
         let Some(block) = self.blocks.get(place(hash, self.blocks.len())) else {
@@ -98,12 +99,12 @@ impl Filter {
 }
 
 impl FilterBuilder {
-    /// A filter of about [`BITS_PER_KEY`] bits for each of `expected_records`. With more records
-    /// than that it says oftener that it may hold a key; nothing else happens.
+    /// Returns a builder with about [`BITS_PER_KEY`] bits for each of `expected_records`. With more
+    /// records the filter reports more false positives; nothing else changes.
     pub fn new(expected_records: u64) -> Self {
         let most = u64::from(u32::MAX >> FOLDS << FOLDS);
         let blocks = expected_records.saturating_mul(BITS_PER_KEY) / BLOCK_BITS + 1;
-        // Only what divides by two can be halved later.
+        // Only a number that divides by two can be halved later.
         let grain = 1 << FOLDS.min(blocks.ilog2().saturating_sub(2));
         let blocks = blocks.next_multiple_of(grain).min(most);
         Self {
@@ -167,7 +168,7 @@ mod tests {
         builder.finish()
     }
 
-    /// The share of a million absent keys that a filter lets pass.
+    /// Returns the share of a million absent keys that a filter does not exclude.
     fn passed(filter: &Filter) -> f64 {
         let absent = (1 << 40)..(1 << 40) + 1_000_000u64;
         let passed = absent.filter(|number| filter.may_hold(filter_hash(&key(*number))));

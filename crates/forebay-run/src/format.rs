@@ -1,5 +1,6 @@
-//! Constants, the footer and the section table of a run file (`docs/reference/run-format.md`,
-//! sections 2 and 6).
+//! Constants, the footer and the section table of a run file.
+//!
+//! `docs/reference/run-format.md`, sections 2 and 6, specifies them.
 
 use std::path::Path;
 
@@ -14,8 +15,8 @@ pub const FORMAT_VERSION: u32 = 1;
 /// Bounds of [`RunOptions::page_bytes`], which is a power of two.
 pub const MIN_PAGE_BYTES: u32 = 4096;
 pub const MAX_PAGE_BYTES: u32 = 32768;
-/// A page has at least so many times the bytes of its run's longest key: beside half a page that a
-/// payload has left over from the page before, a key and its head always fit.
+/// The least ratio of a page's bytes to its run's longest key. A payload may continue from the page
+/// before in half a page; a key and its head still fit beside it.
 const PAGE_OF_KEYS: usize = 4;
 /// The longest key, in bytes, of tables of either kind; the shortest is 1.
 pub const MAX_KEY_BYTES: usize = MAX_PAGE_BYTES as usize / PAGE_OF_KEYS;
@@ -25,7 +26,7 @@ pub const SHORT_KEY_BYTES: usize = MIN_PAGE_BYTES as usize / PAGE_OF_KEYS;
 pub const FOOTER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"FOREBAY\x01";
 
-/// What a run is sorted by.
+/// The sort order of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
@@ -35,39 +36,39 @@ pub enum Order {
     Ordered,
 }
 
-/// How pages are stored.
+/// The compression of pages.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// As they are, at fixed offsets: the fastest to read.
+    /// Uncompressed, at fixed offsets: the fastest to read.
     #[default]
     None,
-    /// Each page by LZ4.
+    /// Each page compressed by LZ4.
     Lz4,
-    /// Each page by Zstandard with a dictionary trained on the run's first pages.
+    /// Each page compressed by Zstandard with a dictionary trained on the run's first pages.
     Zstd,
 }
 
-/// How to write a run.
+/// The options for writing a run.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     pub order: Order,
     /// The size of a page: a power of two from 4,096 to 32,768.
     pub page_bytes: u32,
     pub compression: Compression,
-    /// What stands before every key when it is hashed: [`crate::hash::KeyHasher::new`].
+    /// The prefix of every key for hashing: [`crate::hash::KeyHasher::new`].
     pub hash_prefix: Vec<u8>,
-    /// Kept in the file as it is, for whoever reads the run without its manifest.
+    /// Stored unchanged in the file, for programs that read the run without its manifest.
     pub meta: Vec<u8>,
-    /// Write a filter for about so many records (at least as many as there will be, at best), for
-    /// runs that are looked up beside others; a run of its own needs none.
+    /// Write a filter for about so many records (ideally at least as many as there will be), for
+    /// runs that are looked up together with others. A single run needs none.
     pub filter_records: Option<u64>,
-    /// Have the system write to the device as the run grows, where it is to be durable soon.
+    /// Start the write-back to the device while the run grows, if it is to be durable soon.
     pub write_back: bool,
 }
 
 impl RunOptions {
-    /// Pages of 4 KiB, or of 16 KiB when they are compressed.
+    /// Returns options with pages of 4 KiB, or of 16 KiB if they are compressed.
     pub fn new(order: Order, compression: Compression, hash_prefix: &[u8]) -> Self {
         let page_bytes = if compression == Compression::None {
             4096
@@ -86,9 +87,9 @@ impl RunOptions {
         }
     }
 
-    /// Takes a page size at which records of so many bytes (key and value, on average) mostly lie
-    /// in one page and leave little of it empty: at least 16 to a page, where there are pages that
-    /// large.
+    /// Chooses a page size for records of so many bytes (key and value, on average). Most records
+    /// are then in one page, and pages have little empty space: at least 16 records per page, if
+    /// the largest page allows it.
     pub fn for_records_of(mut self, record_bytes: u64) -> Self {
         let wanted = (record_bytes * 16).min(u64::from(MAX_PAGE_BYTES)) as u32;
         self.page_bytes = wanted
@@ -97,14 +98,14 @@ impl RunOptions {
         self
     }
 
-    /// Takes pages that hold keys of up to so many bytes.
+    /// Chooses pages that can hold keys of up to so many bytes.
     pub fn for_keys_of(mut self, longest_key: usize) -> Self {
         let wanted = (longest_key.min(MAX_KEY_BYTES) * PAGE_OF_KEYS) as u32;
         self.page_bytes = self.page_bytes.max(wanted.next_power_of_two());
         self
     }
 
-    /// The longest key that the pages hold.
+    /// Returns the length of the longest key that the pages can hold.
     pub(crate) fn longest_key(&self) -> usize {
         self.page_bytes as usize / PAGE_OF_KEYS
     }
@@ -115,19 +116,19 @@ impl RunOptions {
 #[serde(deny_unknown_fields)]
 pub struct RunSummary {
     pub records: u64,
-    /// The keys' lengths added up.
+    /// The sum of the keys' lengths.
     pub key_bytes: u64,
-    /// The values' lengths added up.
+    /// The sum of the values' lengths.
     pub value_bytes: u64,
     pub content: ContentSum,
     /// The length of the `.run` file.
     pub file_bytes: u64,
-    /// The length of the `.ext` file; 0 when there is none.
+    /// The length of the `.ext` file; 0 if there is none.
     pub ext_bytes: u64,
     pub pages: u64,
 }
 
-/// A part of the file behind the pages.
+/// A part of the file after the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionKind {
@@ -139,7 +140,7 @@ pub enum SectionKind {
     Filter = 6,
 }
 
-/// Where a section lies. Unknown kinds are passed over unless `required` is set.
+/// The position of a section. Unknown kinds are skipped unless `required` is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {
     pub kind: u32,
@@ -157,7 +158,7 @@ pub struct Footer {
     pub order: Order,
     pub compression: Compression,
     pub page_bytes: u32,
-    /// The length of the longest key where that is above [`SHORT_KEY_BYTES`], else 0.
+    /// The length of the longest key if it is above [`SHORT_KEY_BYTES`], else 0.
     pub long_key_bytes: u16,
     pub summary: RunSummary,
     /// The bytes of all stored pages: the sections begin here.
@@ -207,8 +208,8 @@ impl Footer {
         footer
     }
 
-    /// Decodes the footer of the file `path` of `file_bytes`; the second value is the checksum that
-    /// the section table must have.
+    /// Decodes the footer of the file `path` of `file_bytes`. The second value is the expected
+    /// checksum of the section table.
     pub fn decode(
         path: &Path,
         file_bytes: u64,
@@ -312,7 +313,7 @@ impl Section {
         out
     }
 
-    /// Decodes the table, whose checksum the caller has compared.
+    /// Decodes the table; the caller has compared its checksum.
     pub fn decode_all(path: &Path, footer: &Footer, table: &[u8]) -> Result<Vec<Section>> {
         let mut sections = Vec::new();
         for entry in table.chunks_exact(SECTION_BYTES) {
@@ -343,7 +344,7 @@ impl Section {
     }
 }
 
-/// The little-endian word at `at`; the caller knows that it is there.
+/// Returns the little-endian word at `at`. REQUIRES: `bytes` contains it.
 pub(crate) fn word64(bytes: &[u8], at: usize) -> u64 {
     bytes[at..]
         .first_chunk()

@@ -1,8 +1,8 @@
-//! Where a key sorts: the Redis slot in the top 14 bits, a fast hash in the 50 below.
+//! Computes the sort hash of a key: the Redis slot in the top 14 bits, a fast hash in the 50 below.
 //!
 //! The slot is Redis Cluster's: CRC16 (XMODEM) modulo 16,384 over the *wire key* `table:key`, or
-//! over the hashtag alone when the wire key has one, so that any cluster client finds the node by
-//! itself. The low bits are XXH3-64 of the key, which spreads keys within their slot evenly.
+//! over the hashtag alone if the wire key has one. So any cluster client finds the node itself. The
+//! low bits are XXH3-64 of the key, which spreads keys within their slot evenly.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -11,17 +11,17 @@ pub const HASH_BITS: u32 = 50;
 /// The number of Redis Cluster slots.
 pub const SLOTS: u32 = 1 << 14;
 
-/// Computes hash64 for the keys of one table.
+/// A hasher that computes hash64 for the keys of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyHasher {
     prefix: Vec<u8>,
-    /// CRC16 of the prefix, the start of every key's own.
+    /// CRC16 of the prefix, from which every key's own continues.
     prefix_crc: u16,
 }
 
 impl KeyHasher {
-    /// `prefix` is what stands before the key on the wire: the table's name and a colon. It must
-    /// not hold braces; a prefix may be empty.
+    /// Returns a hasher. `prefix` precedes the key on the wire: the table's name and a colon. It
+    /// must not contain braces; it may be empty.
     pub fn new(prefix: &[u8]) -> Self {
         Self {
             prefix: prefix.to_vec(),
@@ -33,13 +33,13 @@ impl KeyHasher {
         &self.prefix
     }
 
-    /// The sort key of `key` in a hashed run.
+    /// Returns the hash64 of `key`, its sort key in a hashed run.
     #[inline]
     pub fn hash64(&self, key: &[u8]) -> u64 {
         (u64::from(self.slot(key)) << HASH_BITS) | (xxh3_64(key) >> (64 - HASH_BITS))
     }
 
-    /// The Redis Cluster slot of the wire key.
+    /// Returns the Redis Cluster slot of the wire key.
     #[inline]
     pub fn slot(&self, key: &[u8]) -> u16 {
         let crc = match hashtag(key) {
@@ -50,19 +50,19 @@ impl KeyHasher {
     }
 }
 
-/// The slot half of a hash64.
+/// Returns the slot part of a hash64.
 #[inline]
 pub fn slot_of(hash: u64) -> u16 {
     (hash >> HASH_BITS) as u16
 }
 
-/// The least hash64 of a slot; for `SLOTS` and above there is none.
+/// Returns the least hash64 of a slot; `None` for `SLOTS` and above.
 pub fn first_hash_of(slot: u32) -> Option<u64> {
     (slot < SLOTS).then(|| u64::from(slot) << HASH_BITS)
 }
 
-/// The first eight bytes of `key`, big-endian, zeros behind its end: in ordered runs, what
-/// comparing begins with.
+/// Returns the first eight bytes of `key`, big-endian, padded with zeros: in ordered runs,
+/// comparisons begin with them.
 #[inline]
 pub fn key_head(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk() {
@@ -71,8 +71,8 @@ pub fn key_head(key: &[u8]) -> u64 {
     short_head(key)
 }
 
-/// [`key_head`] of less than eight bytes: two reads that overlap, as a copy of so few is waited
-/// for.
+/// Returns the [`key_head`] of less than eight bytes. It makes two overlapping reads, because a
+/// copy of so few bytes would wait.
 #[inline]
 fn short_head(key: &[u8]) -> u64 {
     let last_bits = |bits: u64| bits << (64 - 8 * key.len() as u32);
@@ -87,7 +87,7 @@ fn short_head(key: &[u8]) -> u64 {
     key.first().map_or(0, |byte| u64::from(*byte) << 56)
 }
 
-/// What stands between the first `{` and the next `}`, unless that is nothing.
+/// Returns the bytes between the first `{` and the next `}`, unless they are empty.
 #[inline]
 fn hashtag(key: &[u8]) -> Option<&[u8]> {
     if holds(b'{', key) { braced(key) } else { None }
@@ -101,7 +101,7 @@ fn braced(key: &[u8]) -> Option<&[u8]> {
     (close > 0).then(|| &rest[..close])
 }
 
-/// Whether any of `bytes` is `byte`: eight at a step. Every look-up asks this.
+/// Returns whether any of `bytes` is `byte`: eight per step. Every look-up calls this.
 #[inline]
 fn holds(byte: u8, bytes: &[u8]) -> bool {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
@@ -115,7 +115,7 @@ fn holds(byte: u8, bytes: &[u8]) -> bool {
     zeros != 0 || rest.contains(&byte)
 }
 
-/// Tables for eight bytes at a step: `CRC16[i][b]` is the CRC of byte b followed by i zero bytes.
+/// Tables for eight bytes per step: `CRC16[i][b]` is the CRC of byte b followed by i zero bytes.
 static CRC16: [[u16; 256]; 8] = crc16_tables();
 
 const fn crc16_tables() -> [[u16; 256]; 8] {
@@ -154,7 +154,7 @@ pub fn crc16(mut crc: u16, bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
         let [high, low] = crc.to_be_bytes();
-        // What does not wait for the word before comes first.
+        // Operations that do not depend on the previous word come first.
         let rest = CRC16[5][usize::from(word[2])]
             ^ CRC16[4][usize::from(word[3])]
             ^ CRC16[3][usize::from(word[4])]
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As `CLUSTER KEYSLOT` of Redis 7.0 answers.
+        // The answers of `CLUSTER KEYSLOT` in Redis 7.0.
         let bare = KeyHasher::new(b"");
         assert_eq!(bare.slot(b"foo"), 12182);
         assert_eq!(bare.slot(b"somekey"), 11058);

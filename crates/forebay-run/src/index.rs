@@ -1,8 +1,8 @@
-//! What is kept in memory of a run: one entry a page (`docs/reference/run-format.md`, section 4).
+//! The in-memory index of a run: one entry per page (`docs/reference/run-format.md`, section 4).
 //!
 //! Hashed: for each slot the number of pages that begin in earlier slots, and for each page the 32
 //! hash bits below the slot of its first record. The slot bits are a CRC of the key, not random, so
-//! a slot may hold no page or millions; within a slot hashes are uniform, and interpolation finds
+//! a slot may have no page or millions. Within a slot hashes are uniform, and interpolation finds
 //! the page. Ordered: for each page a separator key, searched by its first eight bytes.
 
 use std::cmp::Ordering;
@@ -11,10 +11,10 @@ use crate::format::word32;
 use crate::hash::{HASH_BITS, key_head, slot_of};
 use forebay_io::raw::prefetch;
 
-/// Steps that the walk from the interpolated page takes before it gives way to binary search.
+/// The steps that the walk from the interpolated page takes before binary search replaces it.
 const WALK: usize = 8;
 
-/// How many of `pages` begin at or below `wanted`, were they spread quite evenly.
+/// Returns how many of `pages` would begin at or below `wanted` if they were spread evenly.
 #[inline]
 fn guess(wanted: u32, pages: usize) -> usize {
     ((u64::from(wanted) * (pages as u64 + 1)) >> 32) as usize
@@ -36,8 +36,8 @@ pub struct HashIndex {
 }
 
 impl HashIndex {
-    /// The pages to search for a record of `hash`: the last of the range first. The range holds
-    /// more than one page only when records agree in 46 bits of their hashes.
+    /// Returns the pages to search for a record of `hash`, to be searched from the last. The range
+    /// has more than one page only if records agree in 46 bits of their hashes.
     #[inline]
     pub fn pages(&self, hash: u64) -> std::ops::Range<usize> {
         let slot = u32::from(slot_of(hash)).wrapping_sub(self.first_slot) as usize;
@@ -54,7 +54,7 @@ impl HashIndex {
         }
     }
 
-    /// Starts fetching what [`HashIndex::pages`] will look at.
+    /// Starts to fetch the entries that [`HashIndex::pages`] will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         let slot = u32::from(slot_of(hash)).wrapping_sub(self.first_slot) as usize;
@@ -64,17 +64,18 @@ impl HashIndex {
         }
     }
 
-    /// Where records of equal bits lie in several pages, or begin in the page before.
+    /// Handles records of equal bits that are in several pages, or begin in the page before.
     #[cold]
     fn tied(&self, start: usize, after: usize, wanted: u32) -> std::ops::Range<usize> {
         let below = self.firsts[start..after].partition_point(|&first| first < wanted);
         (start + below).saturating_sub(1)..after
     }
 
-    /// `start` and how many of the `firsts` from there to `end` are at most `wanted`. They rise and
-    /// are spread evenly over all of u32, so the place is guessed, and a step or two lead from
-    /// there to the right one. The steps are branches on purpose: where the guess is right, the
-    /// processor goes on to fetch the page before the directory's memory has confirmed it.
+    /// Returns `start` plus the number of `firsts` from there to `end` that are at most `wanted`.
+    /// The `firsts` rise and are spread evenly over all of u32, so the position is guessed, and a
+    /// step or two lead from the guess to the right one. The steps are branches on purpose. If the
+    /// guess is right, the processor fetches the page before the directory's memory has confirmed
+    /// it.
     #[inline]
     fn count_up_to(&self, start: usize, end: usize, wanted: u32) -> usize {
         let Some(firsts) = self.firsts.get(start..end) else {
@@ -98,7 +99,7 @@ impl HashIndex {
         start + self.firsts[start..end].partition_point(|&first| first <= wanted)
     }
 
-    /// The first page that may hold a record with a hash of at least `hash`.
+    /// Returns the first page that may have a record with a hash of at least `hash`.
     pub fn first_page(&self, hash: u64) -> usize {
         let slot = u32::from(slot_of(hash));
         if slot < self.first_slot || self.starts.is_empty() {
@@ -115,7 +116,7 @@ impl HashIndex {
         (start + below).saturating_sub(1)
     }
 
-    /// The last page that may hold a record with a hash of at most `hash`.
+    /// Returns the last page that may have a record with a hash of at most `hash`.
     pub fn last_page(&self, hash: u64) -> usize {
         let slot = u32::from(slot_of(hash));
         if slot < self.first_slot {
@@ -173,7 +174,7 @@ impl HashIndex {
     }
 }
 
-/// Builds a [`HashIndex`] page by page.
+/// A builder of a [`HashIndex`], page by page.
 #[derive(Debug, Default)]
 pub struct HashIndexBuilder {
     index: HashIndex,
@@ -213,7 +214,7 @@ impl HashIndexBuilder {
         self.index.firsts.len()
     }
 
-    /// `last_hash` is that of the run's last record.
+    /// Returns the index; `last_hash` is the hash of the run's last record.
     pub fn finish(mut self, last_hash: u64) -> HashIndex {
         let index = &mut self.index;
         if !index.firsts.is_empty() {
@@ -232,15 +233,15 @@ impl HashIndexBuilder {
     }
 }
 
-/// The index of an ordered run: `separators[p]` is above every key of page p - 1 and not above the
+/// The index of an ordered run. `separators[p]` is above every key of page p - 1 and not above the
 /// first of page p; that of page 0 is empty.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct KeyIndex {
     ends: Vec<u32>,
     bytes: Vec<u8>,
-    /// What all separators but the first begin with.
+    /// The common prefix of all separators but the first.
     common: Vec<u8>,
-    /// The eight bytes behind `common` of each separator, big-endian.
+    /// The eight bytes after `common` of each separator, big-endian.
     heads: Vec<u64>,
 }
 
@@ -262,8 +263,8 @@ impl KeyIndex {
         &self.bytes[start..self.ends[page] as usize]
     }
 
-    /// The only page that may hold `key`, and the first with a key of at least `key` unless all of
-    /// its keys are below.
+    /// Returns the only page that may have `key`. It is also the first page with a key of at least
+    /// `key`, unless all of its keys are below.
     pub fn page(&self, key: &[u8]) -> usize {
         let head = match key[..key.len().min(self.common.len())].cmp(&self.common) {
             Ordering::Less => return 0,
@@ -287,8 +288,9 @@ impl KeyIndex {
         low
     }
 
-    /// About which share of the keys of its page a key lies above, were they spread evenly between
-    /// the page's separator and the next one's; a half where that says nothing.
+    /// Returns the approximate share of the page's keys that are below a key, as if they were
+    /// spread evenly between the page's separator and the next one's. Returns a half if this is
+    /// unknown.
     pub fn share(&self, page: usize, key: &[u8]) -> f32 {
         const UNKNOWN: f32 = 0.5;
         let Some(&[from, to]) = self.heads.get(page..page.saturating_add(2)) else {
@@ -306,7 +308,7 @@ impl KeyIndex {
         4 * self.ends.len() + self.bytes.len() + 8 * self.heads.len()
     }
 
-    /// Whether it can be written: its ends are numbers of 32 bits.
+    /// Returns whether it can be written: its ends must be numbers of 32 bits.
     pub fn is_writable(&self) -> bool {
         u32::try_from(self.bytes.len()).is_ok()
     }
@@ -327,7 +329,7 @@ impl KeyIndex {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// Computes what searching needs once all separators are there.
+    /// Computes the search data after all separators were added.
     pub fn finish(mut self) -> Self {
         let (first, last) = match self.len() {
             0 | 1 => (&[][..], &[][..]),
@@ -385,7 +387,7 @@ impl KeyIndex {
     }
 }
 
-/// The shortest key above `before` and not above `after`; REQUIRES `before < after`.
+/// Returns the shortest key above `before` and not above `after`; REQUIRES `before < after`.
 pub fn separator<'a>(before: &[u8], after: &'a [u8]) -> &'a [u8] {
     debug_assert!(before < after, "no key lies between two that do not rise");
     let same = before.iter().zip(after).take_while(|(a, b)| a == b).count();

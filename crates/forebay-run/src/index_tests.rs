@@ -1,7 +1,7 @@
 use super::*;
 use forebay_io::sim::Rng;
 
-/// The pages that hold `hash` by the plain definition, over the pages' full first hashes.
+/// Returns the pages of `hash` by the plain definition, over the pages' full first hashes.
 fn plain_pages(first_hashes: &[u64], hash: u64) -> Option<usize> {
     first_hashes
         .partition_point(|&first| first <= hash)

@@ -1,8 +1,8 @@
 //! Forebay's run format: immutable, sorted, checksummed files of records.
 //!
-//! A *run* holds records in one of two orders, by hash or by key; `docs/reference/run-format.md`
-//! specifies it byte by byte. This crate writes runs, reads them, merges them and verifies them. It
-//! knows nothing of tables, versions or the network.
+//! A *run* contains records in one of two orders, by hash or by key; `docs/reference/run-format.md`
+//! specifies it byte by byte. This crate writes, reads, merges and verifies runs. It does not
+//! depend on tables, versions or the network.
 
 pub mod batch;
 pub mod bytes;

@@ -1,4 +1,4 @@
-//! Merging sorted streams of records into one.
+//! Merges sorted streams of records into one.
 
 use std::borrow::Cow;
 use std::hint::select_unpredictable;
@@ -9,22 +9,22 @@ use crate::operation::{CowOperation, DeltaKind, Operation};
 use crate::record::encode;
 use crate::scan::{Cursor, Direction};
 
-/// What becomes of several records of one key: by [`Cursor::age`], then in the order of the
-/// streams, which are given oldest first. Within a stream keys are distinct.
+/// The resolution of several records of one key, ordered by [`Cursor::age`], then by the order of
+/// the streams, which are given oldest first. Within a stream keys are distinct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolve {
-    /// Their operations are composed, as the algebra says.
+    /// Compose their operations, by the algebra.
     Compose(DeltaKind),
-    /// The oldest is kept.
+    /// Keep the oldest.
     First,
-    /// The newest is kept.
+    /// Keep the newest.
     Last,
-    /// That is an error.
+    /// Return an error.
     Refuse,
 }
 
-/// The records that a merge left out because of others of the same key; of composed ones only how
-/// many.
+/// The records that a merge omitted because of others of the same key; for composed ones, only
+/// their number.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct DroppedRecords {
     pub records: u64,
@@ -33,18 +33,18 @@ pub struct DroppedRecords {
     pub content: ContentSum,
 }
 
-/// A cursor's place in the tournament: `rank` is the head of its record (turned round when the
-/// merge goes backward), so that most comparisons touch nothing else.
+/// A cursor's entry in the tournament. `rank` is the head of its record (inverted if the merge goes
+/// backward), so that most comparisons read nothing else.
 #[derive(Debug, Clone, Copy)]
 struct Entrant {
     rank: u64,
-    /// The cursor's number, and [`TIED`]: one word, so that moving an entrant takes two.
+    /// The cursor's number, and [`TIED`]: in one word, so that moving an entrant takes two words.
     mark: usize,
 }
 
-/// In an entrant's mark: it has beaten another one of its key. Who stands lower and has the key of
-/// the winner lost to the winner itself or to one of that key that did, so that the winner's mark
-/// tells of all.
+/// In an entrant's mark: it has won against another entrant of its key. An entrant lower in the
+/// tree with the winner's key lost to the winner itself, or to an entrant of that key that lost to
+/// it. So the winner's mark covers all of them.
 const TIED: usize = 1 << (usize::BITS - 1);
 
 /// An entrant whose cursor is at its end: it loses to all others.
@@ -74,10 +74,10 @@ pub struct Merge<C> {
     direction: Direction,
     resolve: Resolve,
     started: bool,
-    /// Where the record stands: in a cursor, or composed.
+    /// The source of the current record: a cursor, or the composed one.
     current: usize,
     composed: Option<CowOperation<'static>>,
-    /// The cursors that stand on the present key when there are several.
+    /// The cursors at the present key, if there are several.
     pending: Vec<usize>,
     pub dropped: DroppedRecords,
 }
@@ -103,7 +103,7 @@ impl<C: Cursor> Merge<C> {
         }
     }
 
-    /// Moves the cursor on.
+    /// Advances the cursor.
     #[inline]
     fn enter(&mut self, cursor: usize) -> Result<Entrant> {
         if !self.cursors[cursor].advance()? {
@@ -117,8 +117,8 @@ impl<C: Cursor> Merge<C> {
         Ok(Entrant { rank, mark: cursor })
     }
 
-    /// Whether `a` comes out before `b` whose rank is the same: by key, and of one key the older
-    /// first. And whether they are of one key.
+    /// Returns whether `a` precedes `b` of the same rank: by key, and for one key the older first.
+    /// Also returns whether they have the same key.
     #[cold]
     fn wins_tie(&self, a: Entrant, b: Entrant) -> (bool, bool) {
         if a.has_ended() || b.has_ended() {
@@ -133,7 +133,7 @@ impl<C: Cursor> Merge<C> {
         (order.is_lt(), keys.is_eq())
     }
 
-    /// Whether `a` wins against `b`, and the bits that the winner's mark takes.
+    /// Returns whether `a` wins against `b`, and the bits to set in the winner's mark.
     #[inline]
     fn wins(&self, a: Entrant, b: Entrant) -> (bool, usize) {
         if a.rank == b.rank {
@@ -158,7 +158,7 @@ impl<C: Cursor> Merge<C> {
         while node > 0 {
             let other = self.tree[node];
             let (lost, tied) = self.wins(other, winner);
-            // Which of two streams comes next is not to be predicted: moves, not branches.
+            // The order of two streams is not predictable: use moves, not branches.
             self.tree[node] = select_unpredictable(lost, winner, other);
             winner = select_unpredictable(lost, other, winner);
             winner.mark |= tied;
@@ -176,7 +176,7 @@ impl<C: Cursor> Merge<C> {
         self.started = true;
         let count = self.cursors.len();
         self.tree = vec![ENDED; count.max(1)];
-        // Who comes out of each node; the cursors themselves stand behind the nodes.
+        // The winner of each node; the cursors themselves follow the nodes.
         let mut winners = vec![ENDED; 2 * count.max(1)];
         for cursor in 0..count {
             winners[count + cursor] = self.enter(cursor)?;
@@ -195,7 +195,7 @@ impl<C: Cursor> Merge<C> {
         Ok(())
     }
 
-    /// Gathers the cursors that stand on the winner's key, and settles what comes of their records.
+    /// Collects the cursors at the winner's key, and resolves their records.
     #[cold]
     #[inline(never)]
     fn settle(&mut self) -> Result<()> {
@@ -240,7 +240,7 @@ impl<C: Cursor> Merge<C> {
 
     fn compose(&mut self, kind: DeltaKind) -> Result<()> {
         let operation = |cursor: &usize| self.cursors[*cursor].operation();
-        // What is older than the newest operation that needs nothing older is of no account.
+        // Operations older than the newest final one have no effect.
         let last_final = self
             .pending
             .iter()
@@ -281,7 +281,7 @@ impl<C: Cursor> Cursor for Merge<C> {
                 self.advance_winner()?;
             }
         } else {
-            // Those of one key win one after the other.
+            // Entrants of one key win one after the other.
             for _ in 0..self.pending.len() {
                 self.advance_winner()?;
             }

@@ -1,11 +1,11 @@
-//! Values that are one number: how they are stored, and their decimal text.
+//! Number values: their stored form, and their decimal text.
 
 use std::io::Write;
 
 use crate::operation::DeltaKind;
 use crate::row::write_not_finite;
 
-/// What a value of eight bytes, little-endian, is.
+/// The type of a value of eight bytes, little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Number {
@@ -13,7 +13,7 @@ pub enum Number {
     F64,
 }
 
-/// Bytes or a text that are no number.
+/// Bytes or a text that are not a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     #[error("a number has 8 bytes, not {0}")]
@@ -25,7 +25,7 @@ pub enum NumberError {
 }
 
 impl DeltaKind {
-    /// What the values of a table with such deltas are; none for joined bytes.
+    /// Returns the type of a table's values with such deltas; `None` for joined bytes.
     pub fn number(self) -> Option<Number> {
         match self {
             DeltaKind::Append => None,
@@ -53,11 +53,11 @@ impl Number {
                 write!(out, "{value}")
             }
         };
-        // A vector takes all that is written to it.
+        // A write to a vector never fails.
         written.map_err(|_| NumberError::Float)
     }
 
-    /// [`Number::write_text`] as JSON, where NaN and the infinities are strings.
+    /// Does [`Number::write_text`] as JSON, with NaN and the infinities as strings.
     pub fn write_json(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), NumberError> {
         let bytes = value
             .try_into()
@@ -71,7 +71,7 @@ impl Number {
         self.write_text(value, out)
     }
 
-    /// The stored value of a decimal text.
+    /// Returns the stored value of a decimal text.
     pub fn parse(self, text: &[u8]) -> Result<[u8; 8], NumberError> {
         let text = std::str::from_utf8(text);
         match self {

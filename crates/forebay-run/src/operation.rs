@@ -1,9 +1,9 @@
-//! The operations a record can carry, and their composition.
+//! The operations of records, and their composition.
 //!
 //! An operation is a function from "the value before, or none" to "the value after, or none". The
-//! HugeDB paper (section 4) tags records with insert, update, delete and delta; an insert followed
-//! by a delta is none of these four while the older runs are unknown, so the algebra here has a
-//! fifth form, [`Operation::InsertDelta`], and is closed:
+//! HugeDB paper (section 4) tags records with insert, update, delete and delta. An insert followed
+//! by a delta is none of these four while the older runs are unknown. So this algebra has a fifth
+//! form, [`Operation::InsertDelta`], and is closed:
 //!
 //! | operation          | value absent before | value x before |
 //! |--------------------|---------------------|----------------|
@@ -13,19 +13,19 @@
 //! | `Delta(d)`         | d                   | x + d          |
 //! | `InsertDelta(a,d)` | a                   | x + d          |
 //!
-//! A delta on an absent key counts from the kind's neutral element. That settles two oddities of
+//! A delta on an absent key starts from the kind's neutral element. This resolves two oddities of
 //! the paper: its "overwrite with 1" after a delete is `Update(d)` here, and its switch without
 //! breaks means one case each.
 //!
-//! `+` is the table's [`DeltaKind`]. Where joined deltas are no value (saturating addition of both
-//! signs), `Delta(d)` takes the form `InsertDelta(0 + d, d)`, so that whoever reads needs no kind.
+//! `+` is the table's [`DeltaKind`]. If joined deltas are not a value (saturating addition of both
+//! signs), `Delta(d)` has the form `InsertDelta(0 + d, d)`, so that readers need no kind.
 
 use std::borrow::Cow;
 
 pub use crate::delta::{DeltaKind, OperandError};
 use crate::times::{CowTimedOperation, Form, TimedOperation, Times};
 
-/// One record's operation over borrowed bytes; the table in the module's text gives the meaning.
+/// A record's operation over borrowed bytes; the table in the module docs defines its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation<'a> {
     Update(&'a [u8]),
@@ -40,7 +40,7 @@ pub enum Operation<'a> {
     Timed(TimedOperation<'a>),
 }
 
-/// An operation that owns its bytes, or borrows them.
+/// An operation that owns or borrows its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CowOperation<'a> {
     Update(Cow<'a, [u8]>),
@@ -73,7 +73,7 @@ impl Operation<'_> {
         }
     }
 
-    /// Whether what older runs hold cannot change the outcome.
+    /// Returns whether the result does not depend on older runs.
     pub fn is_final(&self) -> bool {
         matches!(self.plain(), Operation::Update(_) | Operation::Delete)
     }
@@ -93,9 +93,8 @@ impl CowOperation<'_> {
 }
 
 impl<'a> CowOperation<'a> {
-    /// The value of a key whose whole history this operation is: none after a delete, none of what
-    /// has expired. `now` gives the milliseconds since 1970-01-01 UTC and is asked when they
-    /// matter.
+    /// Returns the value of a key whose only operation this is: none after a delete, none if it has
+    /// expired. `now` returns the milliseconds since 1970-01-01 UTC and is called only if needed.
     pub fn into_value(self, now: impl FnOnce() -> u64) -> Option<Cow<'a, [u8]>> {
         match self {
             CowOperation::Update(value)
@@ -109,7 +108,7 @@ impl<'a> CowOperation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// The operation at these times, in place of those that it has. A delete takes none.
+    /// Returns the operation with these times instead of its own. A delete has none.
     pub fn with_times(self, times: Times) -> Operation<'a> {
         let none: &[u8] = &[];
         let (form, value, delta) = match self.plain() {
@@ -131,7 +130,7 @@ impl<'a> Operation<'a> {
         })
     }
 
-    /// The operation without its times.
+    /// Returns the operation without its times.
     pub fn plain(self) -> Operation<'a> {
         let Operation::Timed(timed) = self else {
             return self;
@@ -152,7 +151,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// What a key has whose whole history this operation is: its value, and when it expires.
+    /// Returns the value and expiry time of a key whose only operation this is.
     #[inline]
     pub fn value(self) -> Option<(&'a [u8], u64)> {
         match self {

@@ -1,4 +1,4 @@
-//! One page: laying it out, and reading it (`docs/reference/run-format.md`, section 3).
+//! Writes and reads one page (`docs/reference/run-format.md`, section 3).
 //!
 //! ```text
 //!  0  u64  checksum of all that follows, seeded with the page's number
@@ -18,13 +18,13 @@ use crate::record::{DELTA, OPERATION_MASK};
 use forebay_io::raw::{match_byte, prefetch};
 
 pub const HEADER_BYTES: usize = 16;
-/// The value lies in the `.ext` file; here is a reference to it.
+/// The value is in the `.ext` file; the payload is a reference to it.
 pub const TAG_EXTENT: u8 = 0x08;
 /// The value continues in the next page.
 pub const TAG_SPILLS: u8 = 0x10;
 const TAG_KNOWN: u8 = OPERATION_MASK | TAG_EXTENT | TAG_SPILLS;
 
-/// Why a page cannot be read; the caller adds file and page.
+/// The caller adds file and page to the error.
 pub type PageResult<T> = Result<T, &'static str>;
 
 /// A page whose checksum was compared (or will be).
@@ -37,15 +37,15 @@ pub struct Page<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Slot<'a> {
     pub tag: u8,
-    /// Where in the page `suffix` begins; `payload` lies behind it.
+    /// The offset in the page of `suffix`; `payload` follows it.
     pub at: usize,
     /// The key without the page's prefix.
     pub suffix: &'a [u8],
-    /// The bytes of the value (or of the reference to it) that lie in this page.
+    /// The bytes of the value (or of the reference to it) that are in this page.
     pub payload: &'a [u8],
 }
 
-/// Key and value of a short record have at most so many bytes.
+/// The most bytes of key and value of a short record.
 pub const SHORT_SLOT_BYTES: usize = 32;
 
 /// A short record within its page.
@@ -53,20 +53,19 @@ pub const SHORT_SLOT_BYTES: usize = 32;
 pub struct ShortSlot<'a> {
     pub tag: u8,
     pub key_bytes: usize,
-    /// Those of the key and those of the value.
+    /// The lengths of the key and of the value.
     pub len_bytes: usize,
-    /// The key without the page's prefix, behind it the value, and then whatever follows.
+    /// The key without the page's prefix, then the value, then any following bytes.
     pub bytes: &'a [u8; SHORT_SLOT_BYTES],
 }
 
-/// What [`Page::glance`] sees.
+/// The result of [`Page::glance`].
 #[derive(Debug, Clone, Copy)]
 pub enum Glance<'a> {
-    /// The tag, a plain operation with nothing else set, and the payload, all of which lies in the
-    /// page.
+    /// The tag, a plain operation with nothing else set, and the payload, whole in the page.
     Whole(u8, &'a [u8]),
     Absent,
-    /// [`Page::find_hashed`] knows.
+    /// Only [`Page::find_hashed`] can decide.
     Unsure,
 }
 
@@ -105,7 +104,7 @@ impl<'a> Page<'a> {
         Ok(usize::from(u16::from_le_bytes([word[0], word[1]])))
     }
 
-    /// How many records begin here.
+    /// Returns the number of records that begin in the page.
     #[inline(always)]
     pub fn records(&self) -> PageResult<usize> {
         self.word(8)
@@ -122,13 +121,13 @@ impl<'a> Page<'a> {
             .ok_or("a prefix beyond the page")
     }
 
-    /// The bytes between the header and the offsets: fingerprints or prefix.
+    /// Returns the bytes between the header and the offsets: fingerprints or prefix.
     #[inline(always)]
     fn aid_bytes(&self, records: usize, hashed: bool) -> PageResult<usize> {
         if hashed { Ok(records) } else { self.word(14) }
     }
 
-    /// The continuation of the previous page's last value.
+    /// Returns the continuation of the previous page's last value.
     pub fn spilled(&self, hashed: bool) -> PageResult<&'a [u8]> {
         let records = self.records()?;
         let start = HEADER_BYTES + self.aid_bytes(records, hashed)? + 2 * records;
@@ -136,7 +135,7 @@ impl<'a> Page<'a> {
         self.bytes.get(start..end).ok_or("a spill beyond the page")
     }
 
-    /// Where the record numbered `index` of `records` begins and ends.
+    /// Returns the bounds of the record numbered `index` of `records`.
     #[inline(always)]
     fn bounds(
         &self,
@@ -154,14 +153,14 @@ impl<'a> Page<'a> {
         Ok(start..end)
     }
 
-    /// The record numbered `index` of `records`.
+    /// Returns the record numbered `index` of `records`.
     #[inline(always)]
     pub fn slot(&self, index: usize, records: usize, hashed: bool) -> PageResult<Slot<'a>> {
         let bounds = self.bounds(index, records, hashed)?;
         self.slot_within(bounds)
     }
 
-    /// Where each record begins and ends, in order.
+    /// Returns the bounds of each record, in order.
     pub fn all_bounds(
         &self,
         hashed: bool,
@@ -178,8 +177,9 @@ impl<'a> Page<'a> {
         Ok(offsets.iter().enumerate().map(bounds))
     }
 
-    /// The record between two bounds, if it is a short one with as many bytes of the page behind
-    /// its head as a short one can have; what else it can be, [`Page::slot_within`] tells.
+    /// Returns the record between two bounds, if it is a short one and the page has enough bytes
+    /// after its head for the longest short record. [`Page::slot_within`] handles all other
+    /// records.
     #[inline(always)]
     pub fn short_within(&self, bounds: &std::ops::Range<usize>) -> Option<ShortSlot<'a>> {
         let (&[tag, key_bytes], rest) = self.bytes.get(bounds.start..)?.split_first_chunk()?;
@@ -201,14 +201,14 @@ impl<'a> Page<'a> {
         parse_record(record, start)
     }
 
-    /// Starts fetching the lines that [`Page::find_hashed`] will need first.
+    /// Starts to fetch the lines that [`Page::find_hashed`] will need first.
     #[inline]
     pub fn prefetch_header(&self) {
         prefetch(self.bytes, 0);
         prefetch(self.bytes, 64);
     }
 
-    /// Starts fetching the record numbered `index` of a hashed page.
+    /// Starts to fetch the record numbered `index` of a hashed page.
     #[inline]
     pub fn prefetch_slot(&self, index: usize, records: usize) {
         if let Ok(bounds) = self.bounds(index, records, true) {
@@ -217,15 +217,15 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Starts fetching what follows a record's first line, before that line has come and told where
-    /// the value begins.
+    /// Starts to fetch the bytes after a record's first line, before that line has arrived with the
+    /// position of the value.
     #[inline(always)]
     fn prefetch_rest(&self, bounds: &std::ops::Range<usize>) {
         prefetch(self.bytes, bounds.start + 64);
         prefetch(self.bytes, bounds.end.saturating_sub(1));
     }
 
-    /// Bits of the first 64 records whose fingerprint is `fingerprint`, and the record count.
+    /// Returns the bits of the first 64 records with this `fingerprint`, and the record count.
     #[inline(always)]
     pub fn candidates(&self, fingerprint: u8) -> PageResult<(u64, usize)> {
         let records = self.records()?;
@@ -242,9 +242,9 @@ impl<'a> Page<'a> {
         Ok((mask & known, records))
     }
 
-    /// Looks for `key` in a hashed page; `candidates` as [`Page::candidates`] gives them. Tells of
-    /// what nearly every look-up meets, in few instructions: the fewer there are, the more look-ups
-    /// the processor has under way at a time.
+    /// Looks for `key` in a hashed page; `candidates` is the result of [`Page::candidates`].
+    /// Handles the case of nearly every look-up in few instructions: with fewer instructions, the
+    /// processor runs more look-ups at a time.
     #[inline(always)]
     pub fn glance(&self, (mut mask, records): (u64, usize), key: &[u8]) -> Glance<'a> {
         while mask != 0 {
@@ -271,7 +271,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The record of `key` in a hashed page.
+    /// Returns the record of `key` in a hashed page.
     pub fn find_hashed(&self, fingerprint: u8, key: &[u8]) -> PageResult<Option<Slot<'a>>> {
         let (mut mask, records) = self.candidates(fingerprint)?;
         while mask != 0 {
@@ -310,11 +310,11 @@ impl<'a> Page<'a> {
         Ok(None)
     }
 
-    /// Starts fetching the lines that [`Page::lower_bound`] will need, `share` of the page's keys
-    /// being below the one sought.
+    /// Starts to fetch the lines that [`Page::lower_bound`] will need, if `share` of the page's
+    /// keys are below the wanted one.
     #[inline]
     pub fn prefetch_near(&self, share: f32) {
-        // Of records so small that it pays, the offsets take a tenth of the page.
+        // For records small enough to matter, the offsets take a tenth of the page.
         let offsets = self.bytes.len() / 10;
         let at = offsets + (share * (self.bytes.len() - offsets) as f32) as usize;
         prefetch(self.bytes, 0);
@@ -324,9 +324,9 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The number of the first record of an ordered page whose key is not less than `key`, and
-    /// whether it is `key`. `share` is the guess of how many of the page's keys are below, from 0
-    /// to 1: the search begins there and widens, so that a good guess touches few lines.
+    /// Returns the number of the first record of an ordered page whose key is not less than `key`,
+    /// and whether it is `key`. `share` is the estimated share of the page's keys below it, from 0
+    /// to 1. The search begins there and widens, so that a good guess touches few lines.
     pub fn lower_bound(&self, key: &[u8], share: f32) -> PageResult<(usize, bool)> {
         const FIRST_STEP: usize = 8;
         let records = self.records()?;
@@ -347,7 +347,7 @@ impl<'a> Page<'a> {
                 std::cmp::Ordering::Equal => return Ok((at, true)),
                 std::cmp::Ordering::Greater => high = at,
             }
-            // Wider and wider, until there is a bound on both sides.
+            // Widen the range until there is a bound on both sides.
             guess = match (low > 0, high < records) {
                 (true, true) => low.midpoint(high),
                 (true, false) => low + step,
@@ -359,7 +359,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Equality, without a call for keys of eight to sixteen bytes.
+/// Compares for equality, without a call for keys of eight to sixteen bytes.
 #[inline(always)]
 fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() || a.len() > 16 {
@@ -413,21 +413,21 @@ struct Pending {
     payload_bytes: u16,
 }
 
-/// Collects records and lays out their page.
+/// A builder that collects records and lays out their page.
 #[derive(Debug)]
 pub struct PageBuilder {
     page_bytes: usize,
     hashed: bool,
     pending: Vec<Pending>,
-    /// Keys and payloads of the pending records, one behind the other.
+    /// Keys and payloads of the pending records, concatenated.
     bytes: Vec<u8>,
-    /// Where in `bytes` the last record begins.
+    /// The offset in `bytes` of the last record.
     last_at: usize,
     spill: Vec<u8>,
     prefix_bytes: usize,
-    /// The page's used bytes, were it laid out now and no prefix taken off the keys.
+    /// The bytes that the page would use if it were laid out now, with full keys.
     used_bytes: usize,
-    /// The last record's payload goes on in the next page: nothing more fits here.
+    /// The last record's payload continues in the next page, so this page is full.
     full: bool,
 }
 
@@ -454,15 +454,15 @@ impl PageBuilder {
         self.pending.len()
     }
 
-    /// The key of the last record collected.
+    /// Returns the key of the last record collected.
     pub fn last_key(&self) -> Option<&[u8]> {
         let last = self.pending.last()?;
         Some(&self.bytes[self.last_at..self.last_at + usize::from(last.key_bytes)])
     }
 
-    /// Adds a record whole, or as much of its payload as fits when it is worth splitting; the rest
-    /// is carried into the page that follows. A payload is at most half a page, keys rise. `false`:
-    /// there is no room, lay the page out and come again.
+    /// Adds a whole record, or as much of its payload as fits if splitting is worthwhile; the next
+    /// page gets the rest. A payload is at most half a page, keys rise. `false`: there is no room,
+    /// so lay the page out and try again.
     #[inline]
     #[must_use]
     pub fn add(&mut self, fingerprint: u8, tag: u8, key: &[u8], payload: &[u8]) -> bool {
@@ -501,7 +501,7 @@ impl PageBuilder {
         });
         self.last_at = self.bytes.len();
         append_bytes(&mut self.bytes, key);
-        // What is carried over waits behind the pending records until the page is laid out.
+        // The carried bytes stay after the pending records until the page is laid out.
         append_bytes(&mut self.bytes, payload);
         self.full = here < payload.len();
         debug_assert!(
@@ -513,8 +513,8 @@ impl PageBuilder {
         true
     }
 
-    /// The prefix that all keys share once `key` is among them: as they rise, what the first and
-    /// the last do.
+    /// Returns the prefix that all keys share if `key` is added. Because keys rise, it is the
+    /// common prefix of the first and the last.
     #[inline]
     fn prefix_with(&self, key: &[u8]) -> usize {
         if self.hashed {
@@ -526,7 +526,7 @@ impl PageBuilder {
         }
     }
 
-    /// Lays the page out behind `out` and starts the next one with what was carried over.
+    /// Appends the page to `out` and starts the next one with the carried bytes.
     pub fn finish(&mut self, number: u64, out: &mut Vec<u8>) {
         let start = out.len();
         let n = self.pending.len();
@@ -557,7 +557,7 @@ impl PageBuilder {
         self.restart(carried);
     }
 
-    /// Returns where in `self.bytes` the carried bytes begin.
+    /// Returns the offset in `self.bytes` of the carried bytes.
     #[inline]
     fn lay_out_records(
         &self,

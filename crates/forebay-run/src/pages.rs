@@ -1,12 +1,12 @@
-//! Fetching pages: mapped or read, compressed or not, and the record of which can be trusted.
+//! Reads pages, mapped or not, compressed or not, and tracks which of them are trusted.
 //!
-//! A page of a mapped file is *trusted* once its checksum was compared since it came into memory.
-//! Trusted pages are read in place and without a check; [`Pages::forget_evicted`] takes the trust
-//! from pages that the system has dropped from its cache, so that they are checked again when they
-//! come back from the device, and so that a caller who must not wait knows that they would have to.
+//! A page of a mapped file is *trusted* once its checksum was compared since it was loaded into
+//! memory. Trusted pages are read in place and without a check. [`Pages::forget_evicted`] removes
+//! the trust from pages that the system has dropped from its cache. They are then checked again
+//! when they are reloaded, and a caller that must not wait knows that it would have to.
 //!
-//! What a merge reads it writes on, under a new checksum. It compares each page, trusted or not
-//! ([`Pages::compare`]): a bit may have changed in memory since the page was trusted.
+//! A merge writes the records that it reads under a new checksum. So it compares each page, trusted
+//! or not ([`Pages::compare`]): a bit may have changed in memory since the page was trusted.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use crate::page::Page;
 use forebay_io::ReadFile;
 use forebay_io::raw::{Mapping, SYSTEM_PAGE_BYTES};
 
-/// How much of a mapping is asked about at a time.
+/// The bytes of a mapping that one query to the system covers.
 const SWEEP_BYTES: usize = 64 << 20;
 
-/// What a releasing scan gives back at a time; a multiple of the huge page size.
+/// The bytes that a releasing scan releases at a time; a multiple of the huge page size.
 const WINDOW_BYTES: usize = 2 << 20;
 
 /// The pages of an open run.
@@ -33,26 +33,26 @@ pub struct Pages {
     map: Option<Mapping>,
     page_bytes: usize,
     count: usize,
-    /// Uncompressed pages lie at multiples of their size.
+    /// Absent if pages are uncompressed: these are at multiples of their size.
     blocks: Option<(BlockReader, Blocks)>,
     trusted: Vec<AtomicU64>,
 }
 
-/// Where the stored pages of a compressed run lie.
+/// The positions of the stored pages of a compressed run.
 #[derive(Debug, Default)]
 pub struct Blocks {
-    /// Where each stored page ends.
+    /// The end of each stored page.
     pub ends: Vec<u64>,
-    /// [`compress::checksum`] of each stored page.
+    /// The [`compress::checksum`] of each stored page.
     pub checksums: Vec<u32>,
 }
 
-/// How a page that is not in memory is best brought there.
+/// The way to load a page that is not in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// By itself, in one read of the device: its neighbours are not expected to be asked for.
+    /// Alone, in one read of the device: its neighbours are not expected to be needed.
     Single,
-    /// With much of what follows, in huge pages where the system has them.
+    /// With many of the following pages, in huge pages if the system has them.
     Sequential,
 }
 
@@ -60,7 +60,7 @@ pub enum Access {
 pub type PageBytes<'a> = Cow<'a, [u8]>;
 
 impl Pages {
-    /// `blocks`: for compressed runs, how to read a block and where each page's lies.
+    /// `blocks`: for compressed runs, the reader of blocks and the position of each page's block.
     pub fn new(
         path: PathBuf,
         file: Arc<dyn ReadFile>,
@@ -94,7 +94,7 @@ impl Pages {
         word >> (page % 64) & 1 == 1
     }
 
-    /// The bytes of a trusted page of a mapped, uncompressed run.
+    /// Returns the bytes of a trusted page of a mapped, uncompressed run.
     #[inline]
     pub fn in_place(&self, page: usize) -> Option<&[u8]> {
         let map = self.map.as_ref()?;
@@ -105,7 +105,7 @@ impl Pages {
             .get(page * self.page_bytes..(page + 1) * self.page_bytes)
     }
 
-    /// The bytes of a page, checked; waits for the device when it must.
+    /// Returns the bytes of a page, checked; waits for the device if it must.
     #[inline]
     pub fn get(&self, page: usize, access: Access) -> Result<PageBytes<'_>> {
         match self.in_place(page) {
@@ -114,8 +114,8 @@ impl Pages {
         }
     }
 
-    /// The bytes of a page whose checksum is compared now, trusted or not. A page that is not what
-    /// was written loses the trust, so that every reader is told.
+    /// Returns the bytes of a page whose checksum is compared now, trusted or not. A page that
+    /// differs from the written one loses its trust, so that every reader gets the error.
     pub fn compare(&self, page: usize, access: Access) -> Result<PageBytes<'_>> {
         let Some(bytes) = self.in_place(page) else {
             return self.fetch(page, access);
@@ -128,9 +128,9 @@ impl Pages {
         Err(self.damaged(page, "its checksum does not match any more"))
     }
 
-    /// The bytes of a page, checked. Without `wait` only if the system has it in memory, which is
-    /// asked for a page that is not trusted yet: a fraction of a microsecond, once a page, where
-    /// handing the look-up to another thread would cost a hundred times that.
+    /// Returns the bytes of a page, checked. Without `wait`, only if the system has it in memory.
+    /// For an untrusted page the system is asked: this takes a fraction of a microsecond, once per
+    /// page. Passing the look-up to another thread would cost a hundred times that.
     #[inline(never)]
     pub fn obtain(&self, page: usize, wait: bool) -> Result<Option<PageBytes<'_>>> {
         if wait || self.in_place(page).is_some() || self.is_resident(page) {
@@ -147,7 +147,7 @@ impl Pages {
         pages.is_ok_and(|pages| pages.iter().all(|page| page & 1 == 1))
     }
 
-    /// An error when the file was cut since it was opened: what was read since then may be zeros.
+    /// Returns an error if the file was truncated since it was opened: later reads may be zeros.
     pub fn check_whole(&self) -> Result<()> {
         if self.has_end() {
             Ok(())
@@ -157,16 +157,16 @@ impl Pages {
         }
     }
 
-    /// Whether no part of the file was found missing since it was opened. Between a cut and the end
-    /// of the system's page that it falls in there are zeros, of which this knows nothing: what may
-    /// be such zeros is believed only if the file [has its end](Self::has_end).
+    /// Returns whether no part of the file was found missing since it was opened. Between a
+    /// truncation and the end of its system page there are zeros, which this does not detect. Bytes
+    /// that may be such zeros are trusted only if the file [has its end](Self::has_end).
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.map.as_ref().is_none_or(|map| !map.damaged())
     }
 
-    /// Whether the file ends as runs do, and so was not cut since it was opened. It looks at the
-    /// file's last byte, which [`Pages::is_whole`] does not: that may lie in no cache.
+    /// Returns whether the file ends as runs do, and so was not truncated since it was opened.
+    /// Unlike [`Pages::is_whole`], it reads the file's last byte, which may be in no cache.
     #[inline(never)]
     pub fn has_end(&self) -> bool {
         let Some(map) = &self.map else { return true };
@@ -201,8 +201,8 @@ impl Pages {
         Ok(bytes)
     }
 
-    /// A stored page through the mapping if it is in memory or its neighbours are wanted too; a
-    /// fault would bring megabytes of them in. Else by a read of just its bytes.
+    /// Reads a stored page through the mapping if it is in memory or its neighbours are needed too.
+    /// Else reads just its bytes, because a page fault would load megabytes of neighbours.
     fn fetch_stored(&self, page: usize, access: Access) -> Result<PageBytes<'_>> {
         let (start, end) = self.stored_range(page);
         if let Some(map) = &self.map
@@ -237,8 +237,8 @@ impl Pages {
         RunError::damaged(&self.path, format!("page {page}: {what}"))
     }
 
-    /// Takes the trust from pages that are no longer in memory; returns how many those were. Costs
-    /// about a millisecond a gigabyte: for a background thread, every second or so.
+    /// Removes the trust from pages that are no longer in memory; returns their number. Takes about
+    /// a millisecond per gigabyte: call it from a background thread, every second or so.
     pub fn forget_evicted(&self) -> usize {
         let mut forgotten = 0;
         self.for_each_residency(|page, resident| {
@@ -251,8 +251,8 @@ impl Pages {
         forgotten
     }
 
-    /// Trusts the pages that are in memory. REQUIRES: this process has just written them and knows
-    /// that the system took them without an error, so that what is in memory is what was written.
+    /// Trusts the pages that are in memory. REQUIRES: this process has just written them, and the
+    /// system accepted them without an error, so that the pages in memory are the written ones.
     pub fn trust_resident(&self) {
         self.for_each_residency(|page, resident| {
             if resident {
@@ -261,7 +261,7 @@ impl Pages {
         });
     }
 
-    /// Tells of each page of a mapped file whether it is in memory, as far as the system says.
+    /// Reports for each page of a mapped file whether it is in memory, according to the system.
     fn for_each_residency(&self, mut report: impl FnMut(usize, bool)) {
         let Some(map) = &self.map else { return };
         let stored_bytes = if self.count == 0 {
@@ -287,7 +287,7 @@ impl Pages {
         }
     }
 
-    /// Gives the window of the mapping that ends with `page` back to the system, once a window is
+    /// Releases the window of the mapping that ends with `page` to the system, once a window is
     /// full. The pages stay in the system's cache.
     pub fn release_before(&self, page: usize) {
         if let Some(map) = &self.map {
@@ -304,14 +304,14 @@ impl Pages {
         }
     }
 
-    /// Gives the whole mapping back to the system; the pages stay in its cache.
+    /// Releases the whole mapping to the system; the pages stay in its cache.
     pub fn release_all(&self) {
         if let Some(map) = &self.map {
             map.release(0, map.bytes().len());
         }
     }
 
-    /// What is held in memory beside the file: the trust bits and the block ends.
+    /// Returns the bytes in memory in addition to the file: the trust bits and the block ends.
     pub fn memory_bytes(&self) -> usize {
         8 * self.trusted.len()
             + self

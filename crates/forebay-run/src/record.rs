@@ -1,5 +1,6 @@
-//! How an operation becomes a tag and a payload, and back (`docs/reference/run-format.md`, section
-//! 3.2).
+//! Encodes an operation as a tag and a payload, and decodes it.
+//!
+//! `docs/reference/run-format.md`, section 3.2, specifies the encoding.
 
 use std::borrow::Cow;
 
@@ -10,16 +11,16 @@ const UPDATE: u8 = 0;
 const INSERT: u8 = 1;
 const DELETE: u8 = 2;
 pub const DELTA: u8 = 3;
-/// The bits of a record's tag that its operation and its payload's form take.
+/// The bits of a record's tag for its operation and its payload's form.
 pub const OPERATION_MASK: u8 = 0x67;
 /// The payload is the value's length (8 bytes), the value, the delta.
 const INSERT_DELTA: u8 = 4;
-/// The payload begins with the moment of expiry (8 bytes).
+/// The payload begins with the expiry time (8 bytes).
 const EXPIRES: u8 = 0x20;
-/// Then comes the time at which the operation was written (8 bytes).
+/// Then follows the time at which the operation was written (8 bytes).
 const WRITTEN: u8 = 0x40;
 
-/// Always inlined: an operation that goes through memory costs more than all else here.
+/// Always inlined: passing an operation through memory costs more than the rest of this function.
 #[inline(always)]
 pub fn encode<'a>(operation: Operation<'a>) -> (u8, Cow<'a, [u8]>) {
     match operation {
@@ -37,13 +38,15 @@ pub fn encode<'a>(operation: Operation<'a>) -> (u8, Cow<'a, [u8]>) {
     }
 }
 
-/// Whether the tag is of an operation without times whose payload is its only operand: any will do.
+/// Returns whether the tag is of an operation without times whose payload is its only operand,
+/// which may be any bytes.
 #[inline]
 pub fn is_plain(tag: u8) -> bool {
     tag <= DELTA
 }
 
-/// What a key has whose whole history a record is that decodes: see [`Operation::value`].
+/// Returns the value of a key whose only operation is this record, which must decode: see
+/// [`Operation::value`].
 #[inline]
 pub fn value_of(tag: u8, payload: &[u8]) -> Option<(&[u8], u64)> {
     match tag {
@@ -59,7 +62,7 @@ fn composed_value(tag: u8, payload: &[u8]) -> Option<(&[u8], u64)> {
     decode(tag, payload).ok()?.value()
 }
 
-/// A record with nothing older below it: one that sets the value it comes to.
+/// Returns a record with nothing older: one that sets the resulting value.
 #[inline]
 pub(crate) fn settled<'a>((tag, payload): (u8, Cow<'a, [u8]>)) -> (u8, Cow<'a, [u8]>) {
     match tag {
@@ -94,7 +97,7 @@ fn encode_timed(operation: Operation<'_>) -> (u8, Cow<'static, [u8]>) {
     (tag, Cow::Owned(payload))
 }
 
-/// The operation of a record over its whole payload.
+/// Returns the operation of a record with its whole payload.
 #[inline]
 pub fn decode(tag: u8, payload: &[u8]) -> Result<Operation<'_>, &'static str> {
     match tag & OPERATION_MASK {
@@ -133,7 +136,7 @@ fn decode_timed(tag: u8, mut payload: &[u8]) -> Result<Operation<'_>, &'static s
     }
     let plain = tag & !(EXPIRES | WRITTEN);
     let operation = decode(plain, payload)?.with_times(times);
-    // There is one way to write a record, so that its content sum is what its bytes say.
+    // Each record has only one encoding, so that its content sum follows from its bytes.
     let said = (tag & EXPIRES != 0, tag & WRITTEN != 0);
     let reported = (
         times.expires_ms != Times::NONE.expires_ms,
@@ -145,10 +148,11 @@ fn decode_timed(tag: u8, mut payload: &[u8]) -> Result<Operation<'_>, &'static s
     Ok(operation)
 }
 
-/// A record that a look-up found, its operation not taken apart: most callers only want the value.
+/// A record that a look-up found, with its operation still encoded: most callers need only the
+/// value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundRecord<'a> {
-    /// One of the constants above; a word wide, so that it travels in a register of its own.
+    /// One of the constants above; a word wide, so that it has a register of its own.
     operation: usize,
     payload: Cow<'a, [u8]>,
 }
@@ -166,7 +170,7 @@ impl<'a> FoundRecord<'a> {
         })
     }
 
-    /// `tag` is none above [`DELTA`].
+    /// `tag` is not above [`DELTA`].
     #[inline(always)]
     pub(crate) fn plain(tag: u8, payload: &'a [u8]) -> Self {
         Self {
@@ -175,8 +179,9 @@ impl<'a> FoundRecord<'a> {
         }
     }
 
-    /// The value of a key whose whole history this record is: none after a delete, none of what has
-    /// expired. `now` gives the milliseconds since 1970-01-01 UTC and is asked when they matter.
+    /// Returns the value of a key whose only operation is this record: none after a delete, none if
+    /// it has expired. `now` returns the milliseconds since 1970-01-01 UTC and is called only if
+    /// needed.
     #[inline]
     pub fn into_value(self, now: impl FnOnce() -> u64) -> Option<Cow<'a, [u8]>> {
         match self.operation as u8 {
@@ -190,25 +195,25 @@ impl<'a> FoundRecord<'a> {
         let Cow::Borrowed(payload) = self.payload else {
             return self.into_operation().into_value(now);
         };
-        // `new` has seen that it decodes.
+        // `new` has checked that it decodes.
         let (value, expires_ms) = decode(self.operation as u8, payload).ok()?.value()?;
         (expires_ms == u64::MAX || now() < expires_ms).then_some(Cow::Borrowed(value))
     }
 
-    /// The operation, for composing it with others.
+    /// Returns the operation, to be composed with others.
     pub fn into_operation(self) -> CowOperation<'a> {
         match self.operation as u8 {
             UPDATE => CowOperation::Update(self.payload),
             INSERT => CowOperation::Insert(self.payload),
             DELTA => CowOperation::Delta(self.payload),
             DELETE => CowOperation::Delete,
-            // `new` has seen that it decodes.
+            // `new` has checked that it decodes.
             _ => decode(self.operation as u8, &self.payload)
                 .map_or(CowOperation::Delete, |operation| operation.to_owned()),
         }
     }
 
-    /// With a payload of its own.
+    /// Returns the record with a payload of its own.
     pub(crate) fn into_owned(self) -> FoundRecord<'static> {
         FoundRecord {
             operation: self.operation,

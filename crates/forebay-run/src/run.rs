@@ -29,7 +29,7 @@ pub(crate) enum Index {
     Ordered(KeyIndex),
 }
 
-/// An open, immutable run. Cheap to open: the footer and the index are read, no page is.
+/// An open, immutable run. Cheap to open: only the footer and the index are read.
 #[derive(Debug)]
 pub struct Run {
     path: PathBuf,
@@ -42,18 +42,18 @@ pub struct Run {
     ext: Option<Arc<dyn ReadFile>>,
 }
 
-/// The answer of a look-up that must not wait for the device.
+/// The result of a look-up that must not wait for the device.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lookup<'a> {
     Found(FoundRecord<'a>),
     Absent,
-    /// The answer lies in a page (or a large value) that is not known to be in memory: ask
+    /// The answer is in a page (or a large value) that is not known to be in memory: call
     /// [`Run::get`] from a thread that may wait.
     NotResident,
 }
 
 impl<'a> Lookup<'a> {
-    /// The record found, if any.
+    /// Returns the record found, if any.
     #[inline]
     pub fn found(self) -> Option<FoundRecord<'a>> {
         match self {
@@ -64,15 +64,15 @@ impl<'a> Lookup<'a> {
 }
 
 impl Run {
-    /// Opens the run at `path`. Errors: the file is missing, cut, damaged in footer or index, or
-    /// of an unknown kind.
+    /// Opens the run at `path`. Errors: the file is missing, cut, damaged in footer or index, or of
+    /// an unknown kind.
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self> {
         let file = disk.open(path).map_err(|e| RunError::io(path, "open", e))?;
         Self::open_file(disk, path, file)
     }
 
-    /// Opens the run after asking the system to drop it from its cache, so that what is read next
-    /// is what the device holds. Used to read back what was just written.
+    /// Opens the run after asking the system to drop it from its cache, so that the next reads
+    /// return the data on the device. Used to read a run back after writing it.
     pub fn open_uncached(disk: &dyn Disk, path: &Path) -> Result<Self> {
         let file = disk.open(path).map_err(|e| RunError::io(path, "open", e))?;
         file.drop_cache();
@@ -137,27 +137,28 @@ impl Run {
         self.footer.page_bytes
     }
 
-    /// No key of it is longer.
+    /// Returns a length that no key of the run exceeds.
     pub fn longest_key(&self) -> usize {
         usize::from(self.footer.long_key_bytes).max(SHORT_KEY_BYTES)
     }
 
-    /// The counts and sums that the writer noted.
+    /// Returns the counts and sums that the writer recorded.
     pub fn summary(&self) -> &RunSummary {
         &self.footer.summary
     }
 
-    /// Computes the hash64 of this run's keys.
+    /// Returns the hasher of this run's keys.
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher
     }
 
-    /// What the writer was given to keep.
+    /// Returns the metadata that the writer was given.
     pub fn meta(&self) -> &[u8] {
         &self.meta
     }
 
-    /// Bytes held in memory beside the mapped file: index, filter, trust bits, block ends.
+    /// Returns the bytes in memory in addition to the mapped file: index, filter, trust bits, block
+    /// ends.
     pub fn memory_bytes(&self) -> usize {
         let index = match &self.index {
             Index::Hashed(index) => index.memory_bytes(),
@@ -167,14 +168,14 @@ impl Run {
         index + filter + self.pages.memory_bytes()
     }
 
-    /// Whether the run has a filter, so that [`Run::may_hold`] tells anything.
+    /// Returns whether the run has a filter, without which [`Run::may_hold`] excludes nothing.
     #[inline]
     pub fn has_filter(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// Whether the run may hold the key of this hash, which is its hash64 or, in ordered runs,
-    /// [`filter_hash`] of it; touches no page. Without a filter it may hold every key.
+    /// Returns whether the run may hold the key of this hash, which is its hash64 or, in ordered
+    /// runs, its [`filter_hash`]. Touches no page. Without a filter it may hold every key.
     #[inline]
     pub fn may_hold(&self, hash: u64) -> bool {
         match &self.filter {
@@ -183,7 +184,7 @@ impl Run {
         }
     }
 
-    /// [`Run::may_hold`] for whoever has the key and, in hashed runs, its hash64.
+    /// Does [`Run::may_hold`] for a caller that has the key and, in hashed runs, its hash64.
     #[inline]
     pub fn may_hold_key(&self, hash: u64, key: &[u8]) -> bool {
         match (&self.filter, self.order()) {
@@ -193,8 +194,8 @@ impl Run {
         }
     }
 
-    /// Keys that cut an ordered run into pages, rising: each is above all keys of the pages before
-    /// it. Empty for hashed runs.
+    /// Returns the keys that divide an ordered run into pages, rising: each is above all keys of
+    /// the pages before it. Empty for hashed runs.
     pub fn separators(&self) -> impl Iterator<Item = &[u8]> {
         let index = match &self.index {
             Index::Hashed(_) => None,
@@ -205,7 +206,7 @@ impl Run {
             .flat_map(|index| (1..index.len()).map(|page| index.separator(page)))
     }
 
-    /// About how many pages the keys from `from` on take, up to `to`, of an ordered run.
+    /// Returns the approximate number of pages of an ordered run with keys from `from` up to `to`.
     pub fn pages_between(&self, from: &[u8], to: Option<&[u8]>) -> u64 {
         let Index::Ordered(index) = &self.index else {
             return 0;
@@ -214,7 +215,7 @@ impl Run {
         end.saturating_sub(index.page(from)) as u64
     }
 
-    /// About how many pages the records of a range take.
+    /// Returns the approximate number of pages of a range's records.
     pub fn pages_in(&self, range: &ScanRange) -> u64 {
         let page = |at: &Position| match &self.index {
             Index::Hashed(index) => index.first_page(at.hash),
@@ -229,32 +230,33 @@ impl Run {
         to.saturating_sub(from)
     }
 
-    /// Gives the pages of the mapped file back to the system, which keeps them in its cache: they
-    /// no longer count as memory of this process, until they are looked at again.
+    /// Releases the pages of the mapped file to the system, which keeps them in its cache. They no
+    /// longer count as memory of this process, until they are read again.
     pub fn release_mapped(&self) {
         self.pages.release_all();
     }
 
-    /// Takes the pages that are in memory for checked. REQUIRES: this process wrote the run, and
-    /// synced it without an error, just now.
+    /// Marks the pages that are in memory as checked. REQUIRES: this process has just written the
+    /// run, and synced it without an error.
     pub fn trust_written(&self) {
         self.pages.trust_resident();
     }
 
-    /// Forgets which pages were checked when they are no longer in memory; returns how many. Costs
-    /// about a millisecond a gigabyte: for a background thread, every second or so.
+    /// Clears the check marks of pages that are no longer in memory; returns their number. Takes
+    /// about a millisecond per gigabyte: call it from a background thread, every second or so.
     pub fn forget_evicted(&self) -> usize {
         self.pages.forget_evicted()
     }
 
-    /// The record of `key`, waiting for the device when it must. In hashed order `hash` is the
-    /// key's hash64, in ordered order it is not looked at.
+    /// Returns the record of `key`, waiting for the device if it must. In hashed order `hash` is
+    /// the key's hash64; in ordered order it is ignored.
     #[inline]
     pub fn get(&self, hash: u64, key: &[u8]) -> Result<Option<FoundRecord<'_>>> {
         self.visit(hash, key, |found| found)
     }
 
-    /// [`Run::get`] that hands the record over instead of returning it: a few nanoseconds less.
+    /// Does [`Run::get`] but passes the record to a function instead of returning it: a few
+    /// nanoseconds less.
     #[inline]
     pub fn visit<'a, R>(
         &'a self,
@@ -272,7 +274,7 @@ impl Run {
         }
     }
 
-    /// [`Run::get`] that never waits for the device.
+    /// Does [`Run::get`] without ever waiting for the device.
     #[inline]
     pub fn try_get(&self, hash: u64, key: &[u8]) -> Result<Lookup<'_>> {
         match self.look(hash, key) {
@@ -282,7 +284,7 @@ impl Run {
         }
     }
 
-    /// The pages in which a look-up searches, the last first.
+    /// Returns the pages that a look-up searches, the last first.
     #[inline]
     fn candidate_pages(&self, hash: u64, key: &[u8]) -> Range<usize> {
         match &self.index {
@@ -295,12 +297,12 @@ impl Run {
         }
     }
 
-    /// Whether a look-up of the key searches in `page`.
+    /// Returns whether a look-up of the key searches `page`.
     pub(crate) fn covers(&self, page: usize, hash: u64, key: &[u8]) -> bool {
         self.candidate_pages(hash, key).contains(&page)
     }
 
-    /// What a look into a page in memory tells.
+    /// Returns the result of a search in a page in memory.
     #[inline(always)]
     fn look(&self, hash: u64, key: &[u8]) -> Glance<'_> {
         if let Index::Hashed(index) = &self.index {
@@ -336,8 +338,8 @@ impl Run {
         }
     }
 
-    /// A look-up that meets anything: pages not yet in memory, several of them, values that lie
-    /// elsewhere, damage.
+    /// Does a look-up of the general case: pages not yet in memory, several pages, values outside
+    /// of the page, damage.
     #[inline(never)]
     pub(crate) fn search(&self, hash: u64, key: &[u8], wait: bool) -> Result<Lookup<'_>> {
         for page in self.candidate_pages(hash, key).rev() {
@@ -384,8 +386,8 @@ impl Run {
         Ok(answer)
     }
 
-    /// The whole payload of a record: in its page, partly in the next, or in the `.ext` file.
-    /// `None`: not without waiting.
+    /// Returns the whole payload of a record: in its page, partly in the next, or in the `.ext`
+    /// file. `None`: it would have to wait.
     #[inline]
     pub(crate) fn payload<'p>(
         &self,
@@ -453,9 +455,9 @@ impl Run {
     }
 }
 
-/// Whether a payload may be cut off. Behind a cut all reads as zeros, and a value's last byte is
-/// the first that a cut takes. So a file's mark is looked at after this; and where a zero was seen,
-/// or no record, the file's end as well.
+/// Returns whether a payload may be truncated. After a truncation all bytes read as zeros, and a
+/// value's last byte is the first that is lost. So the caller checks a file's mark after this. If
+/// it saw a zero, or no record, it also checks the file's end.
 #[inline(always)]
 fn ends_in_zero(payload: &[u8]) -> bool {
     std::hint::black_box(payload.last().copied()).is_none_or(|byte| byte == 0)

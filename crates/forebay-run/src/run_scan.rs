@@ -1,4 +1,4 @@
-//! Walking a run's records in order, either way.
+//! Walks a run's records in order, in either direction.
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -13,13 +13,13 @@ use crate::record::{decode, is_plain, value_of};
 use crate::run::{Index, Run};
 use crate::scan::{Cursor, Direction, ScanRange};
 
-/// A scan that comes through more pages than this is taken for a long one.
+/// A scan that reads more pages than this is treated as a long one.
 const SINGLE_PAGES: usize = 4;
 
 /// A scan over one run. Holds the run open.
 #[derive(Debug)]
 pub struct RunScan {
-    /// The page's records; a copy, as a page in place could lose its trust between two of them.
+    /// A copy of the page's records: a page read in place could lose its trust between two of them.
     records: Decoded,
     hashed: bool,
     run: Arc<Run>,
@@ -28,17 +28,17 @@ pub struct RunScan {
     page: usize,
     started: bool,
     releasing: bool,
-    /// Each page's checksum is compared, whatever is known of it.
+    /// Compare each page's checksum, even if the page is trusted.
     comparing: bool,
-    /// How many pages the scan has come through.
+    /// The number of pages that the scan has read.
     passed: usize,
-    /// Only the records that begin in the first page.
+    /// Only return records that begin in the first page.
     one_page: bool,
-    /// Still looking for the range's first record.
+    /// The range's first record has not been found yet.
     seeking: bool,
-    /// No page is left to be walked.
+    /// No page is left.
     done: bool,
-    /// The present record's payload where it does not lie in one piece in the page.
+    /// The present record's payload if it is not contiguous in the page.
     distant: Vec<u8>,
 }
 
@@ -63,27 +63,27 @@ impl RunScan {
         }
     }
 
-    /// Gives the pages passed back to the system now and then, so that a walk over a large mapped
+    /// Releases the read pages to the system from time to time, so that a walk over a large mapped
     /// file does not count as memory of this process. Forward scans only.
     pub fn releasing(mut self) -> Self {
         self.releasing = true;
         self
     }
 
-    /// Compares the checksum of each page that the scan comes to, also of those that were compared
-    /// before: for whoever writes on what the scan reads.
+    /// Compares the checksum of each page that the scan reads, even if it was compared before. For
+    /// callers that write the scanned records to another run.
     pub fn comparing(mut self) -> Self {
         self.comparing = true;
         self
     }
 
-    /// The number of the page that the scan stands in.
+    /// Returns the number of the scan's current page.
     pub fn page(&self) -> usize {
         self.page
     }
 
-    /// Moves on where the page's records are at an end (`stands` is `false`), or the record that
-    /// the scan has come to has its payload elsewhere.
+    /// Advances if the page's records are exhausted (`stands` is `false`), or if the current
+    /// record's payload is not in the page.
     #[cold]
     #[inline(never)]
     fn advance_slowly(&mut self, mut stands: bool) -> Result<bool> {
@@ -110,7 +110,8 @@ impl RunScan {
         Ok(true)
     }
 
-    /// Compares the page in which a value goes on; one behind the last is met by who reads it.
+    /// Compares the page in which a value continues; a reader of a page after the last one gets the
+    /// error.
     fn compare_next(&self) -> Result<()> {
         let next = self.page + 1;
         if next < self.run.pages.count() {
@@ -133,7 +134,7 @@ impl RunScan {
         }
     }
 
-    /// Takes the next page in hand; `false` when there is none.
+    /// Decodes the next page; `false` if there is none.
     fn next_page(&mut self) -> Result<bool> {
         self.records.clear();
         if self.started {
@@ -175,7 +176,7 @@ impl RunScan {
         Ok(true)
     }
 
-    /// The page behind this one.
+    /// Returns the page after this one, in the scan's direction.
     fn page_ahead(&self) -> Option<usize> {
         match self.direction {
             _ if self.one_page => None,
@@ -184,8 +185,7 @@ impl RunScan {
         }
     }
 
-    /// Leaves of the page's records those within the range; returns whether the range ends among
-    /// them.
+    /// Keeps only the page's records within the range; returns whether the range ends among them.
     fn keep_range(&mut self) -> bool {
         let (range, direction, hashed) = (&self.range, self.direction, self.hashed);
         let hash = |head: u64| if hashed { head } else { 0 };
@@ -242,7 +242,7 @@ impl Cursor for RunScan {
     }
 }
 
-/// The page in which the range's first record, in the scan's direction, may lie.
+/// Returns the page in which the range's first record, in the scan's direction, may be.
 fn first_page(run: &Run, range: &ScanRange, direction: Direction) -> usize {
     let end = match direction {
         Direction::Forward => &range.from,
@@ -269,7 +269,7 @@ impl Run {
         RunScan::new(Arc::clone(self), range, direction)
     }
 
-    /// Walks the records that begin in one page, which there must be.
+    /// Walks the records that begin in one page. REQUIRES: the page exists.
     pub fn scan_page(self: &Arc<Self>, page: usize) -> RunScan {
         let scan = self.scan(ScanRange::all(), Direction::Forward);
         let done = page >= self.pages.count();
@@ -281,8 +281,8 @@ impl Run {
         }
     }
 
-    /// In ordered runs, a key above all those of the pages before `page` and not above those of it;
-    /// empty for the first page.
+    /// Returns, in ordered runs, a key above all those of the pages before `page` and not above
+    /// those of it; empty for the first page.
     pub fn separator(&self, page: usize) -> Option<&[u8]> {
         match &self.index {
             Index::Ordered(index) if page < index.len() => Some(index.separator(page)),

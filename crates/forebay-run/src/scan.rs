@@ -1,4 +1,4 @@
-//! Sorted streams of records, and which part of one is walked, and which way.
+//! Sorted streams of records, and the range and direction of a scan.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -8,30 +8,30 @@ use crate::error::Result;
 use crate::operation::Operation;
 use crate::record::encode;
 
-/// A sorted stream of records: what scans, merges and sort buffers have in common.
+/// A sorted stream of records, the interface of scans, merges and sort buffers.
 ///
-/// After `advance` returned `true` the accessors tell of the record that it moved to; before the
-/// first call and after a `false` or an error they mean nothing.
+/// After `advance` returned `true`, the accessors return the record that it moved to. Before the
+/// first call, and after a `false` or an error, they have no meaning.
 pub trait Cursor {
     /// Moves to the next record; `false` when there is none.
     fn advance(&mut self) -> Result<bool>;
-    /// The key's hash64; 0 in ordered runs.
+    /// Returns the key's hash64; 0 in ordered runs.
     fn hash(&self) -> u64;
-    /// Where the record sorts, as far as eight bytes tell: the hash, or in ordered runs
+    /// Returns the first eight bytes of the record's sort position: the hash, or in ordered runs
     /// [`key_head`] of the key. Records of equal heads sort by key.
     fn head(&self) -> u64;
     fn key(&self) -> &[u8];
     fn operation(&self) -> Operation<'_>;
-    /// The operation as tag and payload: what [`encode`] makes of it.
+    /// Returns the operation as tag and payload, as [`encode`] does.
     fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
         encode(self.operation())
     }
-    /// What a key has whose whole history this record is: see [`Operation::value`].
+    /// Returns the value of a key whose only operation is this record: see [`Operation::value`].
     fn value(&self) -> Option<(&[u8], u64)> {
         self.operation().value()
     }
-    /// The record's place in history among those of its key in other streams; where ages are equal
-    /// (as they are by default) the streams' own order decides.
+    /// Returns the record's age among those of its key in other streams. If ages are equal (the
+    /// default), the streams' own order decides.
     fn age(&self) -> u64 {
         0
     }
@@ -64,14 +64,14 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
 }
 
-/// A place in sort order: the hash first (0 in ordered runs), then the key.
+/// A position in sort order: the hash first (0 in ordered runs), then the key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub hash: u64,
     pub key: Vec<u8>,
 }
 
-/// What a scan covers.
+/// The range of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanRange {
     pub from: Bound<Position>,
@@ -86,7 +86,7 @@ impl ScanRange {
         }
     }
 
-    /// Hashed order: all records with a hash of at least `from` and below `to`.
+    /// Returns, in hashed order, the range of all hashes of at least `from` and below `to`.
     pub fn hashes(from: u64, to: Option<u64>) -> Self {
         let at = |hash| Position {
             hash,
@@ -98,8 +98,8 @@ impl ScanRange {
         }
     }
 
-    /// Ordered order: the place behind all keys that begin with `prefix`, where a range of them
-    /// ends. Nothing is behind those that begin with bytes of 255 only.
+    /// Returns, in ordered order, the position after all keys that begin with `prefix`, where a
+    /// range of them ends. If `prefix` has only bytes of 255, no position is after them.
     pub fn behind_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
         let Some(last) = prefix.iter().rposition(|&byte| byte != u8::MAX) else {
             return Bound::Unbounded;
@@ -109,7 +109,7 @@ impl ScanRange {
         Bound::Excluded(behind)
     }
 
-    /// Ordered order: between two keys.
+    /// Returns, in ordered order, the range between two keys.
     pub fn keys(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Self {
         let at = |key: &[u8]| Position {
             hash: 0,
@@ -121,7 +121,7 @@ impl ScanRange {
         }
     }
 
-    /// Whether a place comes before the range, for whoever walks in that direction.
+    /// Returns whether a position comes before the range, in the direction of the walk.
     #[inline]
     pub fn is_early(&self, direction: Direction, hash: u64, key: &[u8]) -> bool {
         match direction {
@@ -130,7 +130,7 @@ impl ScanRange {
         }
     }
 
-    /// Whether a place comes behind the range, for whoever walks in that direction.
+    /// Returns whether a position comes after the range, in the direction of the walk.
     #[inline]
     pub fn is_late(&self, direction: Direction, hash: u64, key: &[u8]) -> bool {
         match direction {
@@ -139,7 +139,7 @@ impl ScanRange {
         }
     }
 
-    /// Whether a place lies below the range.
+    /// Returns whether a position is below the range.
     #[inline]
     pub fn is_below(&self, hash: u64, key: &[u8]) -> bool {
         let order = |at: &Position| hash.cmp(&at.hash).then_with(|| key.cmp(&at.key));
@@ -150,7 +150,7 @@ impl ScanRange {
         }
     }
 
-    /// Whether a place lies above the range.
+    /// Returns whether a position is above the range.
     #[inline]
     pub fn is_above(&self, hash: u64, key: &[u8]) -> bool {
         let order = |at: &Position| hash.cmp(&at.hash).then_with(|| key.cmp(&at.key));
@@ -162,7 +162,7 @@ impl ScanRange {
     }
 }
 
-/// The way a scan goes.
+/// The direction of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     Forward,

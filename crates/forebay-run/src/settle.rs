@@ -1,4 +1,4 @@
-//! The end of a history: what a merge writes that includes the oldest run.
+//! Settles records that have nothing older, for a merge that includes the oldest run.
 
 use std::borrow::Cow;
 
@@ -8,18 +8,18 @@ use crate::record::settled;
 use crate::scan::Cursor;
 use crate::times::Times;
 
-/// A [`Cursor`] over records that nothing older lies beneath: deletes are left out, inserts and
-/// deltas become updates, and what had expired is left out.
+/// A [`Cursor`] over records without older ones: it omits deletes and expired records, and turns
+/// inserts and deltas into updates.
 pub struct SettledCursor<C> {
     inner: C,
     expired_ms: u64,
 }
 
 impl<C: Cursor> SettledCursor<C> {
-    /// Leaves out what expired at `expired_ms` or before. REQUIRES: no operation beside those of
-    /// `inner` was or will be written before that moment, or else a delta written while its value
-    /// lasted would find none. So it is now only where `inner` has all there is; else the time at
-    /// which the oldest of the other records can have been written.
+    /// Omits records that expired at `expired_ms` or before. REQUIRES: no operation outside of
+    /// `inner` was or will be written before that time; otherwise a delta written before the expiry
+    /// would miss its value. So `expired_ms` is the present only if `inner` has all operations.
+    /// Else it is the earliest time at which one of the other records can have been written.
     pub fn new(inner: C, expired_ms: u64) -> Self {
         Self { inner, expired_ms }
     }

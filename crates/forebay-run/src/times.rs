@@ -1,21 +1,21 @@
-//! The times of operations that expire, and the form of those that have some. What composing them
-//! means is told in
-//! [`crate::compose`].
+//! The write and expiry times of operations, and the form of operations that have them.
+//!
+//! [`crate::compose`] defines how they compose.
 
 use std::borrow::Cow;
 
-/// When an operation was written and when what it leaves expires, in milliseconds since 1970-01-01
-/// UTC.
+/// The time at which an operation was written and the time at which its result expires, in
+/// milliseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Only deltas keep it.
     pub written_ms: u64,
-    /// From this moment on the key reads as absent.
+    /// From this time on the key reads as absent.
     pub expires_ms: u64,
 }
 
 impl Times {
-    /// Those of an operation that has none.
+    /// The times of an operation that has none.
     pub const NONE: Times = Times {
         written_ms: 0,
         expires_ms: u64::MAX,
@@ -29,7 +29,7 @@ impl Times {
     }
 }
 
-/// What an operation with times does apart from them; a delete has none.
+/// The kind of an operation with times; a delete has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Update,
@@ -42,14 +42,14 @@ pub(crate) enum Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimedOperation<'a> {
     pub(crate) form: Form,
-    /// Of a delta, the delta.
+    /// The value; for a delta, the delta.
     pub(crate) value: &'a [u8],
-    /// Of an insert with delta only.
+    /// Only for an insert with delta.
     pub(crate) delta: &'a [u8],
     pub(crate) times: Times,
 }
 
-/// [`TimedOperation`] that owns its bytes, or borrows them.
+/// A [`TimedOperation`] that owns or borrows its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CowTimedOperation<'a> {
     pub(crate) form: Form,
@@ -68,14 +68,14 @@ impl<'a> CowTimedOperation<'a> {
         }
     }
 
-    /// The value of a key whose whole history this operation is, while it lasts.
+    /// Returns the value of a key whose only operation this is, unless it has expired.
     pub(crate) fn into_value(self, now_ms: u64) -> Option<Cow<'a, [u8]>> {
         (now_ms < self.times.expires_ms).then_some(self.value)
     }
 }
 
 impl Times {
-    /// Those that matter to an operation.
+    /// Returns the times that an operation of this form keeps.
     pub(crate) fn kept_by(self, form: Form) -> Times {
         match form {
             Form::Update | Form::Insert => Times::until(self.expires_ms),

@@ -1,4 +1,4 @@
-//! Reading a whole run back and checking everything about it.
+//! Reads a whole run and checks it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::scan::{Cursor, Direction, Position, ScanRange};
 use forebay_io::Disk;
 
 impl Run {
-    /// Reads every page and every large value, compares their checksums, that records rise, that
-    /// each is found where a look-up searches and in the filter, and that counts and content agree
-    /// with the footer. `advance` is told of the pages read.
+    /// Reads every page and every large value. Checks their checksums, that records rise, that
+    /// look-ups and the filter find each record, and that counts and content agree with the footer.
+    /// `advance` receives the number of pages read.
     pub fn verify(self: &Arc<Self>, advance: &mut dyn FnMut(u64)) -> Result<RunSummary> {
         let scan = self.scan(ScanRange::all(), Direction::Forward);
         let mut scan = scan.releasing().comparing();
@@ -78,8 +78,8 @@ impl Run {
     }
 }
 
-/// Opens a run that was just written past the system's cache and verifies it, so that what is
-/// vouched for is what the device holds.
+/// Opens a run that was just written, bypassing the system's cache, and verifies it. So the check
+/// covers the data on the device.
 pub fn read_back(
     disk: &dyn Disk,
     path: &Path,

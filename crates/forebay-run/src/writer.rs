@@ -1,4 +1,4 @@
-//! Writing a run, front to back, in sort order.
+//! Writes a run, front to back, in sort order.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use crate::page::{PageBuilder, TAG_EXTENT};
 use crate::record::encode;
 use forebay_io::{Disk, WriteFile};
 
-/// Bytes collected before they are written.
+/// The bytes that are buffered before a write.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Bytes written before the system is asked to pass them on to the device.
+/// The bytes written before the system is asked to start write-back to the device.
 const WRITE_BACK_BYTES: u64 = 4 << 20;
 
-/// The name of the file beside `run` that holds values too large for a page.
+/// Returns the name of the file beside `run` that has values too large for a page.
 pub fn ext_path(run: &Path) -> PathBuf {
     run.with_extension("ext")
 }
@@ -37,7 +37,7 @@ struct Sink {
     file: Box<dyn WriteFile>,
     buffer: Vec<u8>,
     written_bytes: u64,
-    /// What of it the system was asked to pass on; absent where it is not to be.
+    /// The bytes for which write-back was requested; `None` if it is off.
     passed_on_bytes: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Sink {
         })
     }
 
-    /// The file's length once all is written.
+    /// Returns the file's length after all buffered bytes are written.
     fn len_bytes(&self) -> u64 {
         self.written_bytes + self.buffer.len() as u64
     }
@@ -108,8 +108,8 @@ enum IndexBuilder {
     Ordered(KeyIndex),
 }
 
-/// Writes one run. Dropped before [`RunWriter::finish`] it leaves files without a footer, which no
-/// reader accepts.
+/// A writer of one run. If it is dropped before [`RunWriter::finish`], it leaves files without a
+/// footer, which no reader accepts.
 pub struct RunWriter {
     options: RunOptions,
     disk: Arc<dyn Disk>,
@@ -121,11 +121,11 @@ pub struct RunWriter {
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
     summary: RunSummary,
-    /// The last record's place in sort order: its hash, or the head of its key.
+    /// The last record's position in sort order: its hash, or the head of its key.
     last_head: u64,
-    /// The last key of the pages before the one in hand.
+    /// The last key of the pages before the current one.
     page_end: Vec<u8>,
-    /// The length of the longest key that is no short one.
+    /// The length of the longest key that is not a short one.
     long_key_bytes: usize,
 }
 
@@ -162,12 +162,12 @@ impl RunWriter {
         })
     }
 
-    /// How many records were pushed.
+    /// Returns the number of records pushed.
     pub fn records(&self) -> u64 {
         self.summary.records
     }
 
-    /// Bytes that the files have so far, buffers included.
+    /// Returns the bytes that the files have so far, buffers included.
     pub fn len_bytes(&self) -> u64 {
         self.out.len_bytes() + self.ext.as_ref().map_or(0, Sink::len_bytes)
     }
@@ -180,7 +180,8 @@ impl RunWriter {
         self.push_encoded(hash, key, tag, &payload)
     }
 
-    /// [`RunWriter::push`] of a record as [`Cursor::encoded`](crate::scan::Cursor::encoded) has it.
+    /// Does [`RunWriter::push`] for a record in the form of
+    /// [`Cursor::encoded`](crate::scan::Cursor::encoded).
     #[inline]
     pub fn push_encoded(&mut self, hash: u64, key: &[u8], tag: u8, payload: &[u8]) -> Result<()> {
         let head = match self.options.order {
@@ -214,7 +215,7 @@ impl RunWriter {
         }
     }
 
-    /// The key of the last record; empty when there is none.
+    /// Returns the key of the last record; empty if there is none.
     fn last_key(&self) -> &[u8] {
         self.page.last_key().unwrap_or(&self.page_end)
     }
@@ -321,8 +322,8 @@ impl RunWriter {
         }
     }
 
-    /// Writes what is pending, the index and the footer, and makes all of it durable (the file's
-    /// name is the caller's to make durable, by syncing the directory).
+    /// Writes the pending records, the index and the footer, and makes all of them durable. The
+    /// caller makes the file's name durable, by syncing the directory.
     pub fn finish(self) -> Result<RunSummary> {
         let (summary, sinks) = self.write_end()?;
         for mut sink in sinks {
@@ -331,7 +332,8 @@ impl RunWriter {
         Ok(summary)
     }
 
-    /// [`RunWriter::finish`] for runs that need not outlive this process: nothing is made durable.
+    /// Does [`RunWriter::finish`] for runs that need not outlive this process: nothing is made
+    /// durable.
     pub fn finish_unsynced(self) -> Result<RunSummary> {
         self.write_end().map(|(summary, _)| summary)
     }
@@ -351,7 +353,7 @@ impl RunWriter {
             self.summary.pages
         );
         debug_assert!(
-            // The last page may have nothing but the rest of a value.
+            // The last page may contain only the rest of a value.
             self.summary.pages - self.indexed_pages() <= 1,
             "of {} pages {} are in the index",
             self.summary.pages,
@@ -394,7 +396,7 @@ impl RunWriter {
         Ok((self.summary, sinks))
     }
 
-    /// In how many pages a record begins, by the index.
+    /// Returns the number of pages in which a record begins, by the index.
     fn indexed_pages(&self) -> u64 {
         match &self.index {
             IndexBuilder::Hashed(index) => index.pages() as u64,

@@ -13,7 +13,7 @@ fn operand(kind: DeltaKind) -> BoxedStrategy<Vec<u8>> {
         DeltaKind::AddF64 => (-1000i32..1000)
             .prop_map(|n| f64::from(n).to_le_bytes().to_vec())
             .boxed(),
-        // Half of them near the limits, where saturating shows.
+        // Half of them near the limits, where saturation matters.
         _ => prop_oneof![any::<i64>(), -9i64..9, (0i64..9).prop_map(|n| i64::MAX - n)]
             .prop_map(|n| n.to_le_bytes().to_vec())
             .boxed(),
@@ -39,7 +39,7 @@ fn operation(kind: DeltaKind) -> BoxedStrategy<CowOperation<'static>> {
         .boxed()
 }
 
-/// Times near one another, so that some expire before others are written; often none.
+/// Times close together, so that some expire before others are written; often none.
 fn times() -> impl Strategy<Value = Times> {
     let both = (0u64..9, 0u64..9).prop_map(|(written_ms, expires_ms)| Times {
         written_ms,
@@ -130,7 +130,7 @@ fn the_papers_oddities_have_their_plain_meaning() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// However a long history is grouped into runs, what comes of it is what its steps come to.
+    /// For any grouping of a long history into runs, the result is that of its steps.
     #[test]
     fn long_histories_come_to_the_same_however_they_are_grouped(
         (kind, ops, base) in kinds().prop_flat_map(|kind| {
@@ -155,7 +155,7 @@ proptest! {
             let grouped = newer.borrow().after(&older.borrow(), kind).unwrap();
             prop_assert_eq!(&grouped, &whole);
         }
-        // What a reader sees of a key that nothing older is known of.
+        // The value that a reader sees of a key without known older operations.
         let alone = apply(&whole.borrow(), &None, kind);
         let value = whole.borrow().value().map(|(value, until)| (value.to_vec(), until));
         prop_assert_eq!(&value, &alone);
@@ -165,7 +165,7 @@ proptest! {
 }
 
 proptest! {
-    /// Dropping what had expired changes nothing for whoever reads or writes later.
+    /// Dropping expired records changes nothing for later readers and writers.
     #[test]
     fn what_expired_before_all_later_writes_can_go(
         (kind, ops) in kinds().prop_flat_map(|kind| {
@@ -174,14 +174,14 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         later in 0u64..9,
     ) {
-        // Time goes on from operation to operation; deltas carry the time of theirs.
+        // Time advances from operation to operation; deltas have the time of theirs.
         let mut now_ms = 0;
         let mut history = Vec::new();
         for (operation, step) in ops {
             now_ms += step;
             let times = operation.borrow().times();
             let written = Times { written_ms: now_ms, ..times };
-            // Where records expire, inserts are settled when they are written.
+            // If records expire, inserts are settled when they are written.
             if !matches!(operation.borrow().plain(), Operation::Insert(_) | Operation::InsertDelta { .. }) {
                 history.push((now_ms, operation.with_times(written)));
             }

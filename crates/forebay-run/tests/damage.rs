@@ -1,4 +1,5 @@
-//! Any byte flipped and any file cut is found: an error or the right answer, never a wrong one.
+//! Every flipped byte and every truncation is detected: an error or the right answer, never a wrong
+//! one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use forebay_run::{Order, Run, RunError, RunWriter};
 const RUN: &str = "/d/x.run";
 const EXT: &str = "/d/x.ext";
 
-/// Opens and reads everything; `Ok` only when every answer is right.
+/// Opens and reads everything; `Ok` only if every answer is right.
 fn read_all(disk: &dyn Disk, model: &Model) -> Result<(), RunError> {
     let run = Arc::new(Run::open(disk, Path::new(RUN))?);
     for ((hash, key), value) in model {
@@ -46,7 +47,7 @@ fn every_flipped_byte_is_found() {
             let summary = write(&disk, Path::new(RUN), options, &model);
             read_all(&*disk, &model).unwrap();
             for (file, bytes) in [(RUN, summary.file_bytes), (EXT, summary.ext_bytes)] {
-                // Every byte of what is not a page, every thirteenth of the rest.
+                // Every byte outside of pages, every thirteenth of the rest.
                 for at in (0..bytes as usize).filter(|at| at % 13 == 0 || *at > 16384) {
                     let flip = 1u8 << (at % 8);
                     sim.tamper(Path::new(file), |bytes| bytes[at] ^= flip);
@@ -126,8 +127,8 @@ fn a_newer_format_is_refused_by_name() {
 
 #[test]
 fn a_mapped_file_cut_while_open_is_an_error_and_no_crash() {
-    // Between two pages, within one whose first records are still there, and within a page of the
-    // system, which has zeros behind the cut from then on.
+    // Between two pages, within one whose first records still exist, and within a page of the
+    // system, which has zeros after the truncation from then on.
     let mut rng = Rng(9);
     for order in ORDERS {
         cut_while_open(order, 40, 4 << 10, 8 << 10);
@@ -202,7 +203,7 @@ fn the_pages_of_a_run_just_written_are_taken_as_they_are_until_the_system_drops_
     let open = || Run::open(&*disk, &path).unwrap();
     let (trusting, checking) = (open(), open());
     trusting.trust_written();
-    // Changed in memory: only who compares checksums finds it.
+    // Changed in memory: only a comparison of checksums detects it.
     let mut bytes = std::fs::read(&path).unwrap();
     let value = bytes
         .windows(5)
@@ -241,7 +242,7 @@ fn who_writes_on_what_it_reads_compares_pages_that_were_compared_before() {
         };
         walk(true).unwrap();
         walk(false).unwrap();
-        // A bit of a value, in memory that everybody has mapped.
+        // A bit of a value, in memory that all readers have mapped.
         let bytes = std::fs::read(&path).unwrap();
         let (_, value) = model.iter().nth(250).unwrap();
         let found = bytes.windows(20).position(|some| some == &value[..20]);
@@ -252,7 +253,7 @@ fn who_writes_on_what_it_reads_compares_pages_that_were_compared_before() {
         walk(false).unwrap();
         let error = walk(true).unwrap_err();
         assert!(error.is_damage(), "{error}");
-        // From then on everybody is told.
+        // From then on every reader gets the error.
         assert!(walk(false).unwrap_err().is_damage());
         assert!(run.verify(&mut |_| ()).unwrap_err().is_damage());
     }

@@ -1,4 +1,4 @@
-//! Merging many runs gives what a plain map with the algebra gives.
+//! Merging many runs has the same result as a plain map with the algebra.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What was written is what is read, in every order, compression, page size and on every path.
+//! Reads return the written records, in every order, compression, page size and on every path.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -181,7 +181,7 @@ fn every_kind_of_run_in_memory_and_mapped() {
     }
 }
 
-/// Keys whose hash64 is the same: 64-bit collisions cannot be found, so the hashes are made up.
+/// Keys whose hash64 is the same: 64-bit collisions cannot be found, so the hashes are invented.
 #[test]
 fn colliding_hashes_are_told_apart_by_key_over_page_ends() {
     let (_, disk) = sim_disk();
@@ -263,7 +263,7 @@ fn all_operations_survive() {
             assert!(scan.advance().unwrap());
             assert_eq!(scan.operation(), *operation);
         }
-        // The hashes are made up, which verifying would tell.
+        // The hashes are invented, which a verification would detect.
         if order == Order::Ordered {
             run.verify(&mut |_| ()).unwrap();
         }
@@ -288,8 +288,8 @@ fn the_writer_refuses_what_would_break_its_order() {
     assert!(again.is_err(), "an existing file was overwritten");
 }
 
-/// Keys of the lengths at which something changes, of all others now and then, many with most of
-/// their bytes in common; beside values that go on in the next page, or lie outside.
+/// Returns keys of the lengths at which the format changes, and sometimes of others; many share
+/// most of their bytes. Some values continue in the next page, or are in the `.ext` file.
 fn records_of_long_keys(rng: &mut Rng, longest: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let edges = [
         1, 2, 127, 128, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8191,
@@ -302,7 +302,7 @@ fn records_of_long_keys(rng: &mut Rng, longest: usize) -> Vec<(Vec<u8>, Vec<u8>)
         if rng.below(2) == 0 {
             key.fill_with(|| rng.below(256) as u8);
         }
-        // The last bytes tell it from the others.
+        // The last bytes distinguish it from the others.
         let tail = (number as u32).to_be_bytes();
         let reported = tail.len().min(length);
         key[length - reported..].copy_from_slice(&tail[tail.len() - reported..]);
@@ -357,7 +357,8 @@ fn long_keys_show_in_the_footer_and_short_ones_leave_it_as_it_ever_was() {
     assert_eq!(footer(1024, "/d/short.run"), (vec![0, 0], 4096));
     assert_eq!(footer(1025, "/d/long.run"), (vec![1, 4], 8192));
     assert_eq!(footer(8192, "/d/longest.run"), (vec![0, 32], 32768));
-    // A run whose footer says less than its keys have is refused by those who would rely on it.
+    // If the footer's longest key is too short for a run's keys, code that relies on it refuses the
+    // run.
     sim.tamper(Path::new("/d/long.run"), |bytes| {
         let footer = bytes.len() - 128;
         bytes[footer + 14..footer + 16].fill(0);
@@ -396,7 +397,7 @@ fn a_run_has_a_filter_when_asked_for_and_it_denies_most_absent_keys() {
     }
 }
 
-/// A filter that denies a key of its run is found by verifying: look-ups would miss the key.
+/// Verification detects a filter that excludes a key of its run: look-ups would miss the key.
 #[test]
 fn verifying_holds_every_record_against_the_filter() {
     let (sim, disk) = sim_disk();

@@ -1,4 +1,4 @@
-//! Doing what replicas have decided: the commands of proposals, on each replica the same.
+//! Applies decided proposals: runs their commands with the same result on every replica.
 
 use bytes::Bytes;
 use forebay_engine::live::LiveTable;
@@ -9,7 +9,7 @@ use crate::command::{
     Answer, COMMANDS, CommandError, DeleteRequest, QueuedCommands, Run, Watches, find, split,
 };
 use crate::commits::Commits;
-use crate::decided::DecisionClock;
+use crate::decision_clock::DecisionClock;
 use crate::execute::View;
 use crate::port::Port;
 use crate::proposal::{NoProposal, ProposalHead, WireProposal};
@@ -85,7 +85,7 @@ fn run_checked(
     proposal: WireProposal,
     reply: &mut Reply,
 ) -> Answer {
-    // The log that has the entry is what makes it durable.
+    // The log that has the entry makes it durable.
     let mut commits = Commits::default();
     if proposal.is_multi {
         let commands = places.into_iter().zip(proposal.commands);
@@ -106,7 +106,7 @@ fn run_checked(
     let mut own = Reply::new(reply.is_resp3());
     view.write(command, args.borrow(), &mut own, &mut commits)
         .0?;
-    // Where it ends: what the asker took to be in it may reach further.
+    // The partition's end. The requester may have assumed that the partition reaches further.
     let mut tables = view.tables.live.values();
     let bounds = tables.next().and_then(LiveTable::entry_bounds);
     let upper = bounds.and_then(|bounds| bounds.upper);
@@ -116,8 +116,8 @@ fn run_checked(
     Ok(())
 }
 
-/// Where the commands are in the command table. One that is not there is of a newer program, which
-/// does it.
+/// Returns the places of the commands in the command table. A command that is not in it comes from
+/// a newer program, which can run it.
 fn places(commands: &[OwnedArgs]) -> Result<Vec<usize>, StateError> {
     let place = |args: &OwnedArgs| {
         let name = args.borrow().get(0);
@@ -132,7 +132,7 @@ fn places(commands: &[OwnedArgs]) -> Result<Vec<usize>, StateError> {
     commands.iter().map(place).collect()
 }
 
-/// Refuses what would not do the same everywhere: nobody who is in order proposes it.
+/// Refuses commands that could differ between replicas. No correct node proposes them.
 fn check_all(table: &LiveTable, places: &[usize], proposal: &WireProposal) -> Answer {
     for (place, args) in places.iter().zip(&proposal.commands) {
         let args = args.borrow();
@@ -158,15 +158,14 @@ fn check_all(table: &LiveTable, places: &[usize], proposal: &WireProposal) -> An
 fn check_place(table: &LiveTable, wire: &[u8]) -> Answer {
     let (named, key) = split(wire)?;
     let is_of_it = named == table.name().as_str().as_bytes();
-    // Of no key at all a write says more.
+    // For an empty key, the write itself gives a better error.
     match is_of_it && (key.is_empty() || table.is_of_entry(key)) {
         true => Ok(()),
         false => Err(other_partition()),
     }
 }
 
-/// The answer to what was proposed to a partition that was cut, or never had the key. Nothing was
-/// done.
+/// The reply to a proposal to a partition that was split or never had the key. Nothing was written.
 const OTHER_PARTITION: &str =
     "TRYAGAIN the key lies in another partition than the one that it was proposed to";
 
@@ -174,13 +173,13 @@ fn other_partition() -> CommandError {
     CommandError::error(OTHER_PARTITION)
 }
 
-/// Whether a proposal was answered so.
+/// Returns whether a reply is `OTHER_PARTITION`: nothing was written.
 pub fn is_elsewhere(reply: &[u8]) -> bool {
     let words = reply.strip_prefix(b"-");
     words.is_some_and(|words| words.starts_with(OTHER_PARTITION.as_bytes()))
 }
 
-/// Refuses to delete a range of another table, or from a place that the partition does not have.
+/// Refuses to delete a range of another table, or from a place outside the partition.
 fn check_range_delete(table: &LiveTable, args: &Args<'_>, head: Option<&ProposalHead>) -> Answer {
     let named = DeleteRequest::parse(args, None)?.table;
     let place = match head {
@@ -195,7 +194,7 @@ fn check_range_delete(table: &LiveTable, args: &Args<'_>, head: Option<&Proposal
     }
 }
 
-/// Whether a command does the same on all replicas: the form of those that may be proposed.
+/// Checks that a command has the same result on all replicas. Only such commands may be proposed.
 pub fn check_proposed(place: usize, args: &Args<'_>, is_multi: bool) -> Answer {
     let command = &COMMANDS[place];
     if !command.takes(args.len()) {

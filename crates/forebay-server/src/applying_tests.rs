@@ -21,10 +21,10 @@ use crate::secrets::SecretFiles;
 use crate::shared::Shared;
 
 const FIRST: PartitionId = PartitionId(0);
-/// Far from what any machine's clock says.
+/// Far from any machine's clock.
 const BEGIN_MS: u64 = 1_000_000;
 
-/// One replica of each table, and what does their commands.
+/// One replica of each table, and the server that runs their commands.
 struct Machine {
     _dir: tempfile::TempDir,
     /// Proposals know the server by this.
@@ -83,7 +83,7 @@ impl Machine {
         }
     }
 
-    /// Applies a log from its beginning; the replies as text.
+    /// Applies a log from its beginning. Returns the replies as text.
     fn apply(&self, log: &[Logged]) -> Vec<String> {
         let mut indexes = vec![0; self.tables.len()];
         let replies = log.iter().map(|logged| {
@@ -146,7 +146,7 @@ fn one(table: usize, after_ms: u64, line: &str) -> Logged {
     logged(table, after_ms, &[line], false)
 }
 
-/// Entries, and what each answers.
+/// Entries with their replies.
 fn course() -> Vec<(Logged, &'static str)> {
     vec![
         (one(0, 0, "SET t:a 1"), "+OK\r\n"),
@@ -241,7 +241,7 @@ fn the_same_log_does_the_same_on_two_machines() {
     assert_eq!(content.iter().filter(|(key, ..)| key == b"a").count(), 0);
 }
 
-/// A MULTI with keys that are watched, each with its version behind it.
+/// A MULTI with watched keys, each followed by its version.
 fn watching(after_ms: u64, watched: &str, line: &str) -> Logged {
     let head = ProposalHead::Watched(args(watched));
     let commands = [args(line)];

@@ -1,8 +1,8 @@
-//! Until when a certificate is valid.
+//! Reads the end of a certificate's validity.
 //!
-//! The TLS library checks dates and does not tell them. So the few fields before the date are
-//! stepped over here, as RFC 5280 lays them out. Nothing is decided by what is read: it is told to
-//! who watches the server.
+//! The TLS library checks dates but does not expose them. This module skips the few fields before
+//! the date, in the layout of RFC 5280. The date is only shown to operators: no decision depends on
+//! it.
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
@@ -13,8 +13,8 @@ const GENERALIZED_TIME: u8 = 0x18;
 
 const DAY_SECONDS: i64 = 24 * 3600;
 
-/// The moment after which a certificate in DER is not valid, in seconds since 1970. `None`: it is
-/// in no form that is known.
+/// Returns the moment after which a DER certificate is not valid, in seconds since 1970. `None` if
+/// its form is not known.
 pub fn not_after_unix_s(certificate: &[u8]) -> Option<i64> {
     let (certificate, _) = field(certificate, SEQUENCE)?;
     let (signed, _) = field(certificate, SEQUENCE)?;
@@ -30,22 +30,22 @@ pub fn not_after_unix_s(certificate: &[u8]) -> Option<i64> {
     time(not_after)
 }
 
-/// The content of a field that has such a tag, and what follows it.
+/// Returns the content of a field with this tag, and the bytes after it.
 fn field(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let ((found, content), rest) = any(bytes)?;
     (found == tag).then_some((content, rest))
 }
 
-/// The tag of a field, of one byte, and its content.
+/// A field's one-byte tag and its content.
 type Field<'a> = (u8, &'a [u8]);
 
-/// A field, and what follows it.
+/// Returns the first field, and the bytes after it.
 fn any(bytes: &[u8]) -> Option<(Field<'_>, &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
     let (len, rest) = match usize::from(*first) {
         len if len < 0x80 => (len, rest),
-        // So many bytes have the length.
+        // The length takes this many bytes.
         count @ 0x81..=0x84 => {
             let (digits, rest) = rest.split_at_checked(count - 0x80)?;
             let digits = digits.iter();
@@ -87,12 +87,12 @@ fn number(digits: &[u8]) -> i64 {
     digits.fold(0, |number, digit| number * 10 + digit)
 }
 
-/// Days from 1970-01-01 to a day. Years are taken to begin in March, so that leap days end them.
+/// Returns the days from 1970-01-01 to a day. Its years begin in March, so that leap days are last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let months = (month + 9) % 12;
     let leaps = year / 4 - year / 100 + year / 400;
-    // 719,468 days lie between March of the year 0 and 1970.
+    // 719,468 days are between March of the year 0 and 1970.
     year * 365 + leaps + (153 * months + 2) / 5 + day - 1 - 719_468
 }
 
@@ -131,13 +131,13 @@ mod tests {
         let end = whole.windows(13).position(|at| at == b"300101000000Z");
         let end = end.expect("the date as text") + 13;
         for len in 0..end {
-            // The lengths in it say that more follows.
+            // Its lengths say that more follows.
             assert_eq!(not_after_unix_s(&whole[..len]), None, "{len}");
         }
         for at in 0..end {
             let mut changed = whole.clone();
             changed[at] ^= 0xff;
-            // It must not panic; what it says of a changed serial number is right.
+            // It must not panic. A result after a change of the serial number is correct.
             let _ = not_after_unix_s(&changed);
         }
         for text in [&b""[..], b"x", b"-----BEGIN CERTIFICATE-----"] {

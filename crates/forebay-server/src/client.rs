@@ -1,4 +1,6 @@
-//! What others see of a connection: CLIENT LIST, and the sweep that ends those that overstay.
+//! The state of a connection that other threads see, for CLIENT LIST and for the sweep.
+//!
+//! The sweep ends connections that exceed a deadline.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -10,32 +12,32 @@ use tokio::task::AbortHandle;
 use crate::cluster::PeerIdentity;
 use crate::port::Port;
 
-/// What others see of a connection. Times are milliseconds on the server's coarse clock.
+/// A connection, as other threads see it. Times are milliseconds on the server's coarse clock.
 #[derive(Debug)]
 pub struct Client {
     pub id: u64,
     pub address: SocketAddr,
     pub local: SocketAddr,
-    /// Where it came to.
+    /// The port that the client connected to.
     pub port: Port,
     pub connected_ms: u64,
-    /// Whether it got past TLS and AUTH.
+    /// Whether the connection has passed TLS and AUTH.
     pub admitted: AtomicBool,
-    /// Whether it waits for input and owes no reply.
+    /// Whether the connection waits for input and owes no reply.
     pub idle: AtomicBool,
     pub active_ms: AtomicU64,
-    /// Since when the client has not taken a piece of output; 0: nothing waits.
+    /// When the client last failed to accept output; 0 if no output waits.
     pub writing_ms: AtomicU64,
-    /// READONLY was asked for, and READWRITE not since: replicas that follow answer reads.
+    /// Whether READONLY is in effect: following replicas answer reads.
     pub reads_followers: AtomicBool,
     /// Set by CLIENT KILL: the connection ends within a tenth of a second.
     pub killed: AtomicBool,
     /// Memory of the replies that were made and not sent.
     pub held_bytes: AtomicUsize,
-    /// Set once, when it is dropped for the memory that it holds: how much that was.
+    /// The memory that the connection held when it was dropped for it. Set once.
     dropped_bytes: OnceLock<usize>,
     task: OnceLock<AbortHandle>,
-    /// The node that it is of, on the port for other nodes, once that is known.
+    /// The node that connected, on the peer port, once it is known.
     pub node: Mutex<Option<PeerIdentity>>,
     pub details: Mutex<Details>,
 }
@@ -63,7 +65,7 @@ impl Client {
             local,
             port,
             connected_ms: now_ms,
-            // Nodes show certificates, and log in nowhere.
+            // Nodes show certificates and do not log in.
             admitted: AtomicBool::new(port == Port::Peer),
             idle: AtomicBool::new(false),
             active_ms: AtomicU64::new(now_ms),
@@ -78,17 +80,17 @@ impl Client {
         }
     }
 
-    /// The task that serves it. Told once, when it has begun.
+    /// Sets the task that serves the connection. Called once, when it starts.
     pub fn served_by(&self, task: AbortHandle) {
         if self.is_dropped() {
             task.abort();
         }
-        // It begins once.
+        // It starts once.
         let _ = self.task.set(task);
     }
 
-    /// Ends the connection for the bytes of replies that it holds. They are given back when its
-    /// thread sees it.
+    /// Ends the connection for the bytes of replies that it holds. Its thread frees them when it
+    /// sees this.
     pub fn drop_for(&self, bytes: usize) {
         if self.dropped_bytes.set(bytes).is_ok() {
             self.end();
@@ -107,12 +109,12 @@ impl Client {
         self.dropped_bytes.get().is_some()
     }
 
-    /// What it held when it was dropped for that.
+    /// Returns the bytes that the connection held if it was dropped for them.
     pub fn dropped_bytes(&self) -> Option<usize> {
         self.dropped_bytes.get().copied()
     }
 
-    /// The client's line in CLIENT LIST and CLIENT INFO.
+    /// Formats the client's line of CLIENT LIST and CLIENT INFO.
     pub fn line(&self, now_ms: u64) -> String {
         let details = self.details.lock().clone();
         let age = now_ms.saturating_sub(self.connected_ms) / 1000;

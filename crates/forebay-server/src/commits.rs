@@ -1,19 +1,19 @@
-//! Writes that are done and not durable yet: whoever made them is answered when they are.
+//! Writes that are done but not durable yet. Their clients get replies when they are durable.
 //!
-//! One wait covers all writes to a table before it, so that the writes of a pipeline, and those of
-//! all connections meanwhile, share one sync of the log.
+//! One wait covers all earlier writes to a table. So the writes of a pipeline, and those of all
+//! connections in the same time, share one sync of the log.
 
 use std::time::Duration;
 
 use forebay_engine::live::{Commit, LiveError, LiveTable, LogTicket};
 use tokio::sync::oneshot;
 
-/// See the module's text.
+/// The writes of a connection that are not durable yet.
 #[derive(Debug, Default)]
 pub struct Commits {
     /// The last commit of each table.
     waits: Vec<(LiveTable, LogTicket)>,
-    /// Something was added since this was asked last.
+    /// Whether a write was added since the last call of [`Self::take_added`].
     added: bool,
     /// How long the writer should pause so that flushes and merges keep up.
     delay: Duration,
@@ -21,7 +21,7 @@ pub struct Commits {
 
 impl Commits {
     pub fn add(&mut self, table: &LiveTable, commit: &Commit<'_>) {
-        // One pause a turn; what else is owed is the next one's.
+        // One pause per round: later rounds pause for the rest.
         if self.delay.is_zero() {
             self.delay = commit.delay();
         }
@@ -36,12 +36,12 @@ impl Commits {
         self.waits.is_empty()
     }
 
-    /// Whether a write was added that is not durable yet, since the last time that this was asked.
+    /// Returns whether a write that is not durable yet was added since the last call.
     pub fn take_added(&mut self) -> bool {
         std::mem::take(&mut self.added)
     }
 
-    /// Adds what was written elsewhere for the same connection.
+    /// Adds writes that another thread made for the same connection.
     pub fn merge(&mut self, other: Self) {
         self.added |= other.added;
         self.delay = self.delay.max(other.delay);
@@ -62,7 +62,7 @@ impl Commits {
         }
     }
 
-    /// Whether a pause is due that is long enough for a timer.
+    /// Returns whether a pause is due that is long enough for a timer.
     pub fn is_pause_due(&self) -> bool {
         self.delay >= Duration::from_millis(1)
     }
@@ -71,7 +71,7 @@ impl Commits {
         std::mem::take(&mut self.delay)
     }
 
-    /// Takes what has to be waited for.
+    /// Takes the writes to wait for.
     pub fn take(&mut self) -> Self {
         let waits = std::mem::take(&mut self.waits);
         Self {
@@ -80,7 +80,8 @@ impl Commits {
         }
     }
 
-    /// Returns when all of it is durable, or an error when some of it will not be known to be.
+    /// Waits until all writes are durable. Returns an error if the durability of some remains
+    /// unknown.
     pub async fn durable(self) -> Result<(), LiveError> {
         for (table, ticket) in self.waits {
             if table.commit(ticket).is_durable() {
@@ -88,7 +89,7 @@ impl Commits {
             }
             let (reported, waiting) = oneshot::channel();
             table.commit(ticket).on_durable(|outcome| {
-                // Whoever waited may have gone.
+                // The connection that waits may be gone.
                 let _ = reported.send(outcome);
             });
             let name = table.name().clone();

@@ -1,4 +1,4 @@
-//! What a server is told at its start, and what it refuses to start with.
+//! The configuration of a server, and the checks that refuse an unsafe one.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,94 +14,95 @@ use crate::proposed::ProposedCommands;
 use crate::pulls::Pulls;
 use crate::resp::RequestLimits;
 
-/// The port of RESP, unless told otherwise.
+/// The default port of RESP.
 pub const DEFAULT_RESP_PORT: u16 = 7379;
-/// The port of HTTP, unless told otherwise.
+/// The default port of HTTP.
 pub const DEFAULT_HTTP_PORT: u16 = 7380;
 
-/// Replies are sent before more are made, once there are so many bytes of them.
+/// Replies of this size are sent before more are made.
 pub const HIGH_WATER: usize = 256 << 10;
 
-/// How a server listens, whom it lets in, and what it bounds.
+/// A server's addresses, credentials, limits and other inputs.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Where RESP listens; port 0 takes any free one.
+    /// The address of the RESP port; port 0 takes any free one.
     pub resp: SocketAddr,
-    /// Where HTTP listens; `None` for no HTTP at all.
+    /// The address of the HTTP port; `None` for no HTTP.
     pub http: Option<SocketAddr>,
-    /// Threads that serve RESP; 0 for one a core.
+    /// Threads that serve RESP; 0 for one per core.
     pub threads: usize,
-    /// Certificate chain and key, PEM. With it both ports speak TLS and nothing else.
+    /// Certificate chain and key, PEM. If set, both ports accept only TLS.
     pub tls: Option<TlsFiles>,
-    /// Who may do what; see [`crate::Users`]. Without it every client may read every table.
+    /// The users file; see [`crate::Users`]. Without it every client may read every table.
     pub users: Option<PathBuf>,
-    /// A file that holds the bearer token of the HTTP port's administration. Without it swap and
-    /// rollback are for users with the verb `admin` only.
+    /// A file with the bearer token for administration by HTTP. Without it, only users with the
+    /// verb `admin` may swap and roll back.
     pub http_token: Option<PathBuf>,
-    /// Host names under which the HTTP port may be addressed, beside `localhost`, the loopback
-    /// addresses and the address that it is bound to.
+    /// Host names that HTTP requests may use, beside `localhost`, the loopback addresses and the
+    /// bound address.
     pub http_hosts: Vec<String>,
-    /// The last events of the log, for HTTP to tell of.
+    /// The last events of the log, which HTTP serves.
     pub events: Arc<EventRing>,
-    /// The table of keys that name none; without it every key has to.
+    /// The table of keys that name none; without it every key must name its table.
     pub default_table: Option<TableName>,
-    /// Memory for what was written to the live tables and is not in their runs yet, and for the
-    /// runs' filters and indexes.
+    /// Memory for the memtables of live tables, and for the filters and indexes of their runs.
     pub live_memory_bytes: usize,
-    /// Who brings versions into the store, where somebody does.
+    /// The component that pulls versions into the store, if there is one.
     pub pulls: Option<Arc<dyn Pulls>>,
-    /// What serves, where somebody else commands it; none: the server follows the store's pointers.
+    /// The serving versions, if another component manages them. `None` if the server follows the
+    /// store's pointers.
     pub serving: Option<Arc<Serving>>,
-    /// Whose versions HTTP administration lists and swaps, where that is not the store served from.
+    /// The store whose versions HTTP administration lists and swaps, if it is not the served store.
     pub administered: Option<Store>,
-    /// The cluster that this is a node of.
+    /// The cluster configuration, if the server is a node.
     pub cluster: Option<ClusterConfig>,
-    /// Who does what replicas of live tables decide, where the node has replicas.
+    /// The runner of decided proposals, if the node has replicas.
     pub proposed: Option<Arc<ProposedCommands>>,
     /// How many files the process may have open; `None`: there is no limit.
     pub open_files: Option<usize>,
-    /// The network that both ports are of.
+    /// The network of both ports.
     pub net: Arc<dyn Net>,
     pub limits: Limits,
 }
 
-/// Files of a certificate and its key.
+/// The files of a certificate and its key.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Certificates of authorities: clients have to show one that one of these signed.
+    /// Certificates of authorities. If set, clients must show a certificate that one of them
+    /// signed.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Bounds that keep one client from harming the others.
+/// Limits that keep one client from harming the others.
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub request: RequestLimits,
-    /// Connections at a time; further ones are told so and closed. Fewer where the limit of open
-    /// files asks for it.
+    /// Connections at a time; further ones get an error and are closed. The limit of open files may
+    /// lower it.
     pub connections: usize,
-    /// The largest reply to one command. The replies to pipelined commands are sent on the way.
+    /// The largest reply to one command. Replies to pipelined commands are sent in between.
     pub reply_bytes: usize,
-    /// Replies that all connections together hold, made and not sent; beyond it the one that holds
-    /// the most is dropped.
+    /// Unsent replies of all connections together. Beyond it, the connection that holds the most is
+    /// dropped.
     pub reply_memory_bytes: usize,
-    /// From connecting to a successful AUTH, where that is asked for; a TLS handshake included.
+    /// From connecting to a successful AUTH, if that is required; a TLS handshake included.
     pub auth_time: Duration,
-    /// Before a wrong password is answered; with each further one of a connection twice as long, up
-    /// to 16 times.
+    /// The pause before a wrong password is answered. It doubles with each further one on a
+    /// connection, up to 16 times.
     pub auth_pause: Duration,
     /// A client that takes longer than this for 256 KiB of replies is dropped.
     pub slow_reader_time: Duration,
     /// A client that sends nothing for this long is dropped; `None`: never.
     pub idle_time: Option<Duration>,
-    /// For commands under way to end, once the server is told to stop.
+    /// The time for running commands to end after the server begins to stop.
     pub shutdown_time: Duration,
-    /// HTTP connections at a time: scrapers and operators, not crowds.
+    /// HTTP connections at a time, for scrapers and operators.
     pub http_connections: usize,
-    /// Of one HTTP request's body.
+    /// The largest body of one HTTP request.
     pub http_body_bytes: usize,
-    /// For an HTTP request's header to arrive.
+    /// The time for an HTTP request's header to arrive.
     pub http_header_time: Duration,
 }
 
@@ -154,8 +155,8 @@ impl Default for Limits {
 }
 
 impl ServerConfig {
-    /// Refuses to be reachable from elsewhere without encryption and credentials. Answers what is
-    /// missing, in words.
+    /// Refuses a configuration that is reachable from other machines without encryption and
+    /// credentials. Returns what is missing.
     pub fn check_exposure(&self) -> Result<(), String> {
         let mut open = vec![("RESP", self.resp)];
         open.extend(self.http.map(|address| ("HTTP", address)));
@@ -190,7 +191,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// The number of threads to start.
+    /// Returns the number of threads to start.
     pub fn worker_threads(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -199,7 +200,7 @@ impl ServerConfig {
     }
 }
 
-/// Whether only this machine can reach the address.
+/// Returns whether only this machine can reach the address.
 pub fn is_loopback(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

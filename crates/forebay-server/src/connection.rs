@@ -1,4 +1,4 @@
-//! One connection: reading, sending, and waiting in between.
+//! A client connection: reads, writes, and waits in between.
 
 use std::io;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::shared::Shared;
 /// The first read buffer of a connection; it grows while reads fill it.
 const FIRST_BUFFER: usize = 4 << 10;
 const LARGEST_READ: usize = 64 << 10;
-/// A buffer doubles as bytes arrive, by at most so much at a time.
+/// A buffer doubles as bytes arrive, by at most this much at a time.
 const LARGEST_GROWTH: usize = 4 << 20;
-/// Buffers larger than this are given back when they are empty.
+/// Larger buffers are freed when they are empty.
 const KEPT_BUFFER: usize = 256 << 10;
-/// Output is handed to the system in pieces of this size, each with a deadline of its own.
+/// Output is written in pieces of this size, each with a deadline of its own.
 const PIECE: usize = 256 << 10;
 
-/// How much of a refused command is read at most: the longest argument of Redis.
+/// The most bytes of a refused command that are read: the longest argument of Redis.
 const MOST_DROPPED: usize = 512 << 20;
-/// Who sends no more of it for so long has ended.
+/// A client that sends none of them for this long has ended.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// A connection that is served by one of the workers.
+/// A connection that one of the workers serves.
 pub struct Connection<S> {
     pub stream: S,
     pub shared: Arc<Shared>,
@@ -37,7 +37,7 @@ pub struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Serves until the client or the server ends it.
+    /// Serves until the client or the server ends the connection.
     pub async fn serve(mut self) -> io::Result<()> {
         let mut pipeline = Pipeline::new(&self.shared, self.worker, Arc::clone(&self.client));
         loop {
@@ -90,8 +90,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(read)
     }
 
-    /// Reads on while the client sends the rest of a command that is refused. A connection that is
-    /// closed with bytes unread is reset, and then most clients never see why.
+    /// Reads the rest of a refused command. A connection that is closed with unread bytes is reset,
+    /// and then most clients never see the error.
     async fn drop_rest(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         let mut left = MOST_DROPPED;
         while left > 0 && !self.shared.is_stopping() {
@@ -116,7 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(());
         }
         for piece in bytes.chunks(PIECE) {
-            // From here on the sweep counts the time that the client takes.
+            // From this point the sweep counts the time that the client takes.
             self.client
                 .writing_ms
                 .store(self.shared.now_ms(), Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! How the file descriptors of the process are shared out.
+//! Divides the file descriptors of the process.
 //!
-//! Each open run and each connection takes one. A quarter of what the system allows is kept free
-//! for files that are opened later (flushes, merges, new versions), and some are for HTTP. RESP
-//! connections may take the rest, and so at most what is left beside the files that are open now:
-//! a crowd of clients does not keep a table from writing its runs, and tables that grow let fewer
-//! clients in.
+//! Each open run and each connection takes one. A quarter of the system's limit is reserved for
+//! files that are opened later (flushes, merges, new versions), and some are for HTTP. RESP
+//! connections may take the rest, but at most what the files that are open now leave. So many
+//! clients cannot keep a table from writing its runs, and growing tables reduce the number of
+//! clients.
 
 use std::path::Path;
 
@@ -12,22 +12,22 @@ use forebay_io::Disk;
 
 use crate::config::Limits;
 
-/// RESP connections that there is always room for.
+/// RESP connections that are always possible.
 const LEAST_CONNECTIONS: usize = 16;
-/// Of HTTP.
+/// HTTP connections that are always possible.
 const LEAST_HTTP: usize = 8;
 /// Files that tables open in the course of their work.
 const LEAST_FILES: usize = 32;
-/// HTTP connections beyond the limit, which are answered and ended.
+/// HTTP connections beyond the limit; each gets an answer and is closed.
 const MOST_EXTRA_HTTP: usize = 32;
-/// Of a runtime, and of the program beside its threads.
+/// Descriptors of a runtime, and of the program beside its threads.
 const OF_A_THREAD: usize = 4;
 const OF_THE_PROGRAM: usize = 16;
 
-/// See the module's text.
+/// The division of the file descriptors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descriptors {
-    /// How many the process may have; `None`: nobody knows.
+    /// How many the process may have; `None`: unknown.
     limit: Option<usize>,
     wanted_connections: usize,
     pub http_connections: usize,
@@ -35,7 +35,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// `Err` is the least limit that will do.
+    /// Divides the limit. `Err` is the least limit that is enough.
     pub fn share(limit: Option<usize>, threads: usize, limits: &Limits) -> Result<Self, usize> {
         let all = limit.unwrap_or(usize::MAX);
         let least = OF_THE_PROGRAM
@@ -59,8 +59,8 @@ impl Descriptors {
         self.limit
     }
 
-    /// How many RESP connections there may be beside so many descriptors that are open for anything
-    /// but connections.
+    /// Returns how many RESP connections are possible beside `others`, the open descriptors of
+    /// everything else.
     pub fn connections(&self, others: usize) -> usize {
         let Some(limit) = self.limit else {
             return self.wanted_connections;
@@ -71,7 +71,7 @@ impl Descriptors {
     }
 }
 
-/// How many descriptors the process has open; `None` where the system does not say.
+/// Returns how many descriptors the process has open; `None` if the system does not say.
 pub fn open(disk: &dyn Disk) -> Option<usize> {
     Some(disk.list(Path::new("/proc/self/fd")).ok()?.len())
 }

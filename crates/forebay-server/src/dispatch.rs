@@ -1,4 +1,4 @@
-//! What becomes of a command: it runs, it is queued, it is refused, or it has to wait.
+//! Decides what happens to a command: it runs, is queued, is refused, or has to wait.
 
 use forebay_engine::TableName;
 
@@ -13,27 +13,27 @@ use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::work::Task;
 
-/// What a command may change, and what it sees.
+/// The state that a command may change, and the tables that it sees.
 pub struct Dispatch<'a> {
     pub shared: &'a Shared,
     pub tables: &'a TableView,
     pub session: &'a mut Session,
     pub reply: &'a mut Reply,
-    /// What was written and is not durable yet.
+    /// Writes that are not durable yet.
     pub commits: &'a mut Commits,
 }
 
-/// What became of it.
+/// The outcome of a dispatched command.
 pub struct RunOutcome {
     pub outcome: Outcome,
     /// The first table that was read or written to.
     pub table: Option<TableName>,
-    /// What a thread that may wait has to do, when nothing was answered.
+    /// The task for a thread that may wait, if there is no reply yet.
     pub task: Option<Task>,
 }
 
 impl Dispatch<'_> {
-    /// REQUIRES: [`admit`] let the command pass, and gave this place.
+    /// Runs a command. REQUIRES: [`admit`] accepted the command and returned this place.
     pub fn run(&mut self, place: usize, args: Args<'_>) -> RunOutcome {
         let command = &COMMANDS[place];
         let completed = self.complete(command, &args);
@@ -48,8 +48,8 @@ impl Dispatch<'_> {
         }
     }
 
-    /// The arguments with a table's name before every key, where keys without are of the default
-    /// table; `None`: they have it.
+    /// Returns the arguments with a table's name before every key. `None` if they have them
+    /// already.
     fn complete(&self, command: &Command, args: &Args<'_>) -> Option<OwnedArgs> {
         let user = self.session.user.as_ref()?;
         KeyNames::of(self.shared, self.tables, user)?.complete(command, args)
@@ -100,7 +100,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Where the client is led to, so that it asks for the classes again.
+    /// Returns the redirect that makes the client fetch the classes again, if one is due.
     fn notify(&mut self, command: &Command, args: &Args<'_>) -> Option<String> {
         let redirects = self.session.redirects.as_mut()?;
         let key = command.key_places(args.len()).next();
@@ -116,7 +116,7 @@ impl Dispatch<'_> {
         moved
     }
 
-    /// Runs what was queued, unless some of it was refused.
+    /// Runs the queued commands, unless one of them was refused.
     fn exec(&mut self) -> RunOutcome {
         let watches = std::mem::take(&mut self.session.watches);
         let queued = self.session.queued.take().filter(|queued| !queued.failed);
@@ -176,7 +176,7 @@ impl RunOutcome {
     }
 }
 
-/// Whether the command exists, and may be given now. An error inside MULTI fails the EXEC.
+/// Checks that the command exists and is allowed now. An error inside MULTI fails the EXEC.
 pub fn admit(session: &mut Session, args: &Args<'_>) -> Result<usize, CommandError> {
     let admitted = match find(args.get(0)) {
         None if session.user.is_none() => Err(no_auth()),

@@ -1,8 +1,8 @@
-//! The last events of a server: what its log said at level INFO or worse.
+//! The last events of a server: the lines of its log at level INFO or worse.
 //!
-//! Each event has a sequence number, one more than that of the event before. The first number is
-//! the time of the start in milliseconds, so numbers of a later process are greater, and a reader
-//! that names one of an earlier process learns of the gap.
+//! Each event has a sequence number, one more than that of the previous event. The first number is
+//! the start time in milliseconds. So numbers of a later process are greater, and a reader with a
+//! number of an earlier process learns of the gap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-/// How many events are kept, and how many bytes of them, about.
+/// The most events that are kept, and their approximate size in bytes.
 const MOST_EVENTS: usize = 2000;
 const MOST_BYTES: usize = 1 << 20;
-/// What an event takes beside its texts.
+/// The size of an event beside its texts.
 const EVENT_BYTES: usize = 128;
 
 /// An event, before it has a number.
@@ -25,7 +25,7 @@ pub struct EventDraft {
     /// `INFO`, `WARN` or `ERROR`.
     pub level: &'static str,
     pub message: String,
-    /// Table, node, user and the like, as the line of the log has them.
+    /// Table, node, user and other fields, as in the log line.
     pub fields: Map<String, Value>,
 }
 
@@ -38,7 +38,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// The table that it is about.
+    /// Returns the event's table.
     pub fn table(&self) -> Option<&str> {
         self.draft.fields.get("table")?.as_str()
     }
@@ -53,7 +53,7 @@ impl Event {
     }
 }
 
-/// The last events, of bounded number and size.
+/// The last events, limited in number and size.
 #[derive(Debug)]
 pub struct EventRing {
     kept: Mutex<KeptEvents>,
@@ -72,9 +72,9 @@ struct KeptEvents {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EventsAfter {
     pub events: Vec<Arc<Event>>,
-    /// Events between the number and these are not kept any more.
+    /// Whether events between the number and these are no longer kept.
     pub has_gap: bool,
-    /// The number to ask with next.
+    /// The number for the next request.
     pub last: u64,
 }
 
@@ -107,7 +107,7 @@ impl EventRing {
         self.newest.send_replace(sequence);
     }
 
-    /// The events after that number; without a number, all that are kept.
+    /// Returns the events after that number; without a number, all that are kept.
     pub fn after(&self, sequence: Option<u64>) -> EventsAfter {
         let kept = self.kept.lock();
         let last = kept.next - 1;
@@ -186,7 +186,7 @@ mod tests {
         assert!(!ring.after(Some(1004)).has_gap);
         assert!(ring.after(Some(1003)).has_gap);
         assert_eq!(numbers(&ring.after(Some(1003)))[0], 1005);
-        // Of the process before, and of one whose clock was ahead.
+        // From the previous process, and from one whose clock was ahead.
         assert!(ring.after(Some(7)).has_gap);
         assert!(ring.after(Some(u64::MAX)).has_gap);
     }

@@ -1,4 +1,4 @@
-//! Running commands, where they may wait for the device and where they may not.
+//! Runs commands, on threads that may wait for the device and on threads that may not.
 
 use forebay_engine::TableName;
 
@@ -7,46 +7,47 @@ use crate::command::{
     Answer, COMMANDS, Call, Command, CommandError, KeyGuard, QueuedCommands, Run,
 };
 use crate::commits::Commits;
-use crate::decided::{DecisionClock, reply_limit};
+use crate::decision_clock::{DecisionClock, reply_limit};
 use crate::port::Port;
 use crate::resp::{Args, Reply};
 use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::users::User;
 
-/// What commands see: one set of versions, and the live tables.
+/// The tables that commands see: one set of versions, and the live tables.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub tables: &'a TableView,
     pub user: &'a User,
     pub shared: &'a Shared,
     pub may_wait: bool,
-    /// Where the command came to.
+    /// The port that received the command.
     pub port: Port,
-    /// Of a command that replicas have decided: the time by which it is done.
+    /// For a decided command, its time.
     pub decided: Option<&'a DecisionClock>,
-    /// Leave to read replicas was given, and is asked again afterwards.
+    /// Whether a read permit was granted; it is checked again afterwards.
     pub has_permit: bool,
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Answered,
-    /// Answered with an error.
+    /// The reply is an error.
     Failed,
-    /// Nothing was written: it has to run where it may wait.
+    /// Nothing was written: the command has to run on a thread that may wait.
     NotResident,
-    /// Answered with an error, which is taken back where the command can go to where its keys are.
+    /// The reply is an error, which is withdrawn if the command can be sent to a node with its
+    /// keys.
     NotHere,
-    /// The same where another node may have a copy of what is damaged here.
+    /// The reply is an error, which is withdrawn if another node may have an intact replica.
     Damaged,
     /// Nothing was written: replicas of a live table are to be asked.
     Replicas,
 }
 
 impl Outcome {
-    /// Whether nothing was answered yet.
+    /// Returns whether there is no reply yet.
     pub fn waits(self) -> bool {
         matches!(
             self,
@@ -56,7 +57,7 @@ impl Outcome {
 }
 
 impl View<'_> {
-    /// Runs one command. Its reply is appended whole, or nothing is.
+    /// Runs one command. Its reply is appended as a whole, or not at all.
     pub fn run(
         &self,
         place: usize,
@@ -92,15 +93,15 @@ impl View<'_> {
         }
     }
 
-    /// What becomes of a command that stopped before it read.
+    /// Returns the outcome of a command that stopped before it read.
     pub fn stop(&self, stop: CommandError, start: usize, reply: &mut Reply) -> Outcome {
         let outcome = settle(Err(stop), start, reply);
         self.lead_on(outcome, start, reply)
     }
 
-    /// What becomes of a command whose keys are not here, or cannot be read here: it is taken to
-    /// where they are, another node is told so, and clients of a server that knows of no other get
-    /// an error.
+    /// Returns the outcome of a command whose keys this node lacks or cannot read. It is forwarded,
+    /// or another node that sent it gets an error code, or a client of a standalone server gets an
+    /// error.
     #[inline]
     pub fn lead_on(&self, outcome: Outcome, start: usize, reply: &mut Reply) -> Outcome {
         if !matches!(outcome, Outcome::NotHere | Outcome::Damaged) {
@@ -167,7 +168,7 @@ impl View<'_> {
         (settle(answer, start, reply), table)
     }
 
-    /// Runs what was queued; one array of all replies.
+    /// Runs the queued commands; the reply is one array of all replies.
     pub fn exec(
         &self,
         queued: &QueuedCommands,
@@ -189,8 +190,8 @@ impl View<'_> {
         }
     }
 
-    /// Runs what was queued where all of it reads: keys of live tables as they are at one moment,
-    /// those of a partition together.
+    /// Runs queued commands that all read. They see the keys of a partition of a live table as of
+    /// one moment.
     fn exec_reading(
         &self,
         queued: &QueuedCommands,
@@ -213,7 +214,7 @@ impl View<'_> {
             Ok(moments) => moments,
             Err(stop) => return (self.stop(stop, start, reply), None),
         };
-        // Later than what is read: what has not changed by now had not then.
+        // The check follows the read: if a key has not changed by now, it had not changed then.
         let is_changed = match self.has_other_version(&queued.watches) {
             Ok(has_other) => has_other || queued.watches.any_written(),
             Err(stop) => return (self.stop(stop, start, reply), None),
@@ -245,7 +246,8 @@ impl View<'_> {
         (permits.check(Outcome::Answered, start, reply), first)
     }
 
-    /// Ends an EXEC whose replies, from `start` on, grew beyond the limit, or are for nobody.
+    /// Returns an error if the replies of an EXEC, from `start` on, exceed the limit, or if the
+    /// client is gone.
     pub fn check_replies(&self, reply: &Reply, start: usize) -> Answer {
         let limit = reply_limit(self.shared, self.decided);
         if reply.is_dropped() {
@@ -260,7 +262,7 @@ impl View<'_> {
     }
 }
 
-/// Takes a reply back that did not come to its end, and puts the error in its place.
+/// Replaces an incomplete reply by the error.
 pub fn settle(answer: Answer, start: usize, reply: &mut Reply) -> Outcome {
     match answer {
         Ok(()) => Outcome::Answered,

@@ -1,5 +1,6 @@
-//! Commands that follow one that writes to a live table of the cluster, and write to it, too: they
-//! are proposed together, as far as they have come.
+//! Collects consecutive commands that write to the same live table of the cluster.
+//!
+//! They are proposed together, as far as they have arrived.
 
 use crate::command::{COMMANDS, KeyNames, Run, find, split};
 use crate::resp::{Args, OwnedArgs, Parser, RequestLimits};
@@ -8,11 +9,12 @@ use crate::table_view::TableView;
 use crate::users::User;
 use crate::work::{OwnedWrites, Task};
 
-/// Commands that are proposed together, and their bytes, the last one's beside.
+/// The limits of commands that are proposed together: their number, and their bytes without the
+/// last one's.
 const PROPOSED_AT_ONCE: usize = 512;
 const PROPOSED_BYTES: usize = 1 << 20;
 
-/// What has come of a connection, and who sends it.
+/// The input of a connection, and its session.
 pub struct FollowedConnection<'a> {
     pub shared: &'a Shared,
     pub tables: &'a TableView,
@@ -22,8 +24,8 @@ pub struct FollowedConnection<'a> {
 }
 
 impl FollowedConnection<'_> {
-    /// The command, alone or with those that follow. `ends` says where it ends, and then where each
-    /// of the others does.
+    /// Collects the command, alone or with those that follow. `ends` has its end, and the function
+    /// adds the ends of the others.
     pub fn collect(
         &self,
         parser: &mut Parser,
@@ -57,7 +59,7 @@ impl FollowedConnection<'_> {
         Task::Writes(OwnedWrites { commands })
     }
 
-    /// The command that begins there, as it would run, and its length.
+    /// Returns the command that begins at `at`, as it would run, and its length.
     fn next(&self, parser: &mut Parser, at: usize) -> Option<(usize, OwnedArgs, usize)> {
         parser.restart();
         let len = parser.advance(&self.input[at..], self.limits).ok()??;
@@ -72,8 +74,8 @@ impl FollowedConnection<'_> {
         Some((place, completed.unwrap_or_else(|| args.to_owned()), len))
     }
 
-    /// The live table of the cluster to one key of which a command writes; `None`: it does
-    /// something else.
+    /// Returns the live table of the cluster if a command writes one key of it. `None` for other
+    /// commands.
     fn written_table<'a>(&self, place: usize, args: &Args<'a>) -> Option<&'a [u8]> {
         let command = &COMMANDS[place];
         let is_proposed = matches!(

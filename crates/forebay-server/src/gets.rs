@@ -1,4 +1,4 @@
-//! GETs of one table that follow each other: they are collected, and looked up together.
+//! Collects consecutive GETs of one table and looks them up together.
 
 use std::ops::Range;
 
@@ -16,11 +16,11 @@ use crate::resp::{Args, OwnedArgs, Reply};
 /// The place of GET in the command table.
 pub const GET: usize = 0;
 
-/// GETs of one table, as places in the bytes that were read.
+/// GETs of one table, as ranges of the input.
 #[derive(Debug, Default)]
 pub struct CollectedGets {
     table: Range<usize>,
-    /// Where each key lies, without the table. Its command ends two bytes behind it.
+    /// The range of each key without its table. The command ends two bytes after it.
     keys: Vec<Range<usize>>,
 }
 
@@ -31,13 +31,13 @@ pub struct OwnedGets {
     keys: OwnedArgs,
 }
 
-/// What became of GETs; those behind the first `answered` have to wait, or found the replies full.
+/// The outcome of GETs. Those after the first `answered` have to wait, or found the replies full.
 #[derive(Debug, Default)]
 pub struct AnsweredGets<'t> {
     pub answered: usize,
     pub failed: usize,
     pub table: Option<&'t TableName>,
-    /// The first that is not answered goes to another node.
+    /// Whether the first unanswered GET goes to another node.
     pub not_here: bool,
 }
 
@@ -58,8 +58,7 @@ impl CollectedGets {
         self.keys.clear();
     }
 
-    /// Takes a GET of the wire key that lies there in the input, if it is of the same table as the
-    /// others.
+    /// Adds a GET of the wire key at this range of the input, if its table is that of the others.
     #[inline(always)]
     pub fn push(&mut self, input: &[u8], wire: Range<usize>) -> bool {
         let bytes = &input[wire.clone()];
@@ -80,12 +79,13 @@ impl CollectedGets {
         true
     }
 
-    /// Where the command at `index` ends: an array ends with its last argument and a line end.
+    /// Returns where the command at `index` ends: an array ends with its last argument and a line
+    /// end.
     pub fn end(&self, index: usize) -> usize {
         self.keys[index].end + 2
     }
 
-    /// Answers those that need not wait.
+    /// Answers the GETs that need not wait.
     #[inline]
     pub fn answer<'t>(&self, input: &[u8], view: &View<'t>, reply: &mut Reply) -> AnsweredGets<'t> {
         let mut keys: [&[u8]; KEYS_AT_ONCE] = [&[]; KEYS_AT_ONCE];
@@ -95,12 +95,12 @@ impl CollectedGets {
         view.gets(&input[self.table.clone()], &keys[..self.keys.len()], reply)
     }
 
-    /// The table of all of them.
+    /// Returns the table of the GETs.
     pub fn table<'i>(&self, input: &'i [u8]) -> &'i [u8] {
         &input[self.table.clone()]
     }
 
-    /// Those from `index` on.
+    /// Returns copies of the GETs from `index` on.
     pub fn owned(&self, input: &[u8], index: usize) -> OwnedGets {
         let keys = self.keys[index..].iter();
         OwnedGets {
@@ -124,13 +124,13 @@ impl OwnedGets {
         self.keys.borrow()
     }
 
-    /// Answers the one at `index`, if that is possible.
+    /// Answers the GET at `index` if possible.
     pub fn answer_one(&self, view: &View<'_>, index: usize, reply: &mut Reply) -> bool {
         let key = self.keys.borrow().get(index);
         view.gets(&self.table, &[key], reply).answered == 1
     }
 
-    /// Answers some of them, the first in any case.
+    /// Answers some of the GETs, always including the first.
     pub fn answer<'t>(&self, view: &View<'t>, reply: &mut Reply) -> AnsweredGets<'t> {
         let mut all = AnsweredGets::default();
         for key in self.keys.borrow().iter() {
@@ -151,7 +151,7 @@ impl OwnedGets {
 }
 
 impl<'t> View<'t> {
-    /// Replies to GETs of keys of one table, as far as the first that has to wait.
+    /// Replies to GETs of keys of one table, up to the first that has to wait.
     #[inline]
     fn gets(&self, table: &[u8], keys: &[&[u8]], reply: &mut Reply) -> AnsweredGets<'t> {
         let source = match find_source(self.tables, self.user, table) {
@@ -167,8 +167,8 @@ impl<'t> View<'t> {
         self.gets_of(source, keys, None, reply)
     }
 
-    /// GETs of keys of replicas, as far as there is leave to read them: together where there is for
-    /// all, else one by one.
+    /// Replies to GETs of keys of replicas, as far as read permits are granted. It reads all
+    /// together if one permit covers all, else one by one.
     fn replica_gets(
         &self,
         (table, live): (&[u8], &'t LiveTable),
@@ -280,7 +280,7 @@ impl<'t> View<'t> {
         }
     }
 
-    /// GETs of a table that cannot be read.
+    /// Replies to GETs of a table that cannot be read.
     #[cold]
     fn refuse_gets(
         &self,

@@ -1,7 +1,9 @@
-//! The patterns of SCAN, KEYS, CONFIG GET and the users file: `*`, `?`, `[a-z]`, `[^a]`, `\`.
+//! Matches the glob patterns of SCAN, KEYS, CONFIG GET and the users file.
+//!
+//! Patterns have `*`, `?`, `[a-z]`, `[^a]`, `\`.
 
-/// Whether `text` matches `pattern`, by Redis's rules. Takes time of at most the product of their
-/// lengths: a star is only ever tried again from the last one.
+/// Returns whether `text` matches `pattern`, by Redis's rules. The time is at most proportional to
+/// the product of their lengths: a match backtracks only to the last star.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
@@ -30,13 +32,13 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
         .all(|&byte| byte == b'*')
 }
 
-/// The bytes that every match begins with.
+/// Returns the bytes that every match begins with.
 pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().position(|byte| b"*?[\\".contains(byte));
     &pattern[..special.unwrap_or(pattern.len())]
 }
 
-/// Matches one byte by what stands at `p`; answers where the pattern goes on.
+/// Matches one byte with the pattern at `p`. Returns where the pattern continues.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match *pattern.get(p)? {
         b'?' => Some(p + 1),
@@ -46,7 +48,7 @@ fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// A class from behind its bracket on. One that does not close ends with the pattern.
+/// Matches a class from after its bracket. An unclosed class ends with the pattern.
 fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     let negated = pattern.get(p) == Some(&b'^');
     p += usize::from(negated);

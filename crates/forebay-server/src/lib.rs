@@ -1,18 +1,18 @@
-//! Forebay's server: a store's tables, by the Redis protocol and by HTTP. Of batch tables it serves
-//! the versions that are swapped in; live tables it opens for reading and writing.
+//! Forebay's server: serves a store's tables by the Redis protocol and by HTTP.
 //!
-//! The way of a command: [`worker`] accepts a connection, [`connection`] reads its bytes,
-//! [`pipeline`] parses and answers, [`command`] knows what the commands mean, [`execute`] runs
-//! them.
+//! It serves the swapped-in versions of batch tables, and opens live tables for reading and
+//! writing.
 //!
-//! What does not happen here: no batch table is written; no path, and no unchecked table name,
-//! comes from a client; nothing waits for the device on a thread that serves connections; no reply
-//! mixes versions.
+//! The path of a command: [`worker`] accepts a connection, [`connection`] reads its bytes,
+//! [`pipeline`] parses and answers, [`command`] implements the commands, [`execute`] runs them.
+//!
+//! Invariants: the server writes no batch table. Clients cannot supply a path or an unchecked table
+//! name. A thread that serves connections never waits for the device. No reply mixes versions.
 
 mod applying;
 #[cfg(test)]
 mod applying_tests;
-mod behind;
+mod background_share;
 mod certificate_end;
 mod client;
 mod cluster;
@@ -20,7 +20,7 @@ mod command;
 mod commits;
 mod config;
 mod connection;
-mod decided;
+mod decision_clock;
 mod descriptors;
 mod dispatch;
 mod events;
@@ -31,6 +31,7 @@ mod glob;
 mod http;
 mod live;
 mod loads;
+mod log_limit;
 mod metrics;
 mod permits;
 mod pipeline;
@@ -42,7 +43,6 @@ mod reply_memory;
 mod resp;
 mod samples;
 mod secrets;
-mod seldom;
 mod server;
 mod session;
 mod shared;

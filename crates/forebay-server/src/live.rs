@@ -1,9 +1,9 @@
-//! The live tables that a server has open: all of its store, each in this process alone. A
-//! node of a cluster is given those of which it has replicas.
+//! The live tables that a server has open: all of its store, which only one process can open.
 //!
-//! A thread looks for tables that were made meanwhile. A table that cannot be opened (another
-//! process has it, its log is damaged) does not keep the others from being served; it is tried
-//! again.
+//! A node of a cluster receives those of which it has replicas from another component.
+//!
+//! A thread looks for new tables. A table that cannot be opened (another process has it, its log is
+//! damaged) does not keep the others from being served. The server retries it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,23 +17,23 @@ use forebay_engine::{Store, TableName};
 use forebay_io::start_within;
 use tracing::{error, info, warn};
 
-/// How often new tables are looked for.
+/// The interval of looks for new tables.
 pub const LOOK: Duration = Duration::from_millis(200);
 /// The longest time between two attempts to open a table.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How often an opening that takes long tells how far it is.
+/// How often a slow opening logs its progress.
 const REPORT: Duration = Duration::from_secs(2);
 
 /// Open live tables by name.
 pub type LiveMap = BTreeMap<TableName, LiveTable>;
 
-/// See the module's text.
+/// The open live tables of a server, and the problems of the others.
 pub struct LiveTables {
     map: Arc<ArcSwap<LiveMap>>,
-    /// Somebody else opens and closes them.
+    /// Whether another component opens and closes them.
     is_given: bool,
     budget: Arc<Budget>,
-    /// Why tables that are there are not open.
+    /// Why existing tables are not open.
     problems: ArcSwap<BTreeMap<TableName, Problem>>,
 }
 
@@ -41,13 +41,13 @@ pub struct LiveTables {
 #[derive(Clone)]
 struct Problem {
     text: String,
-    /// When it is tried again, and how long after the last time that is.
+    /// When it is retried, and how long after the previous attempt.
     again: Duration,
     pause: Duration,
 }
 
 impl LiveTables {
-    /// None yet; all of them may take so many bytes of memory together.
+    /// Creates an empty set; all tables together may take this much memory.
     pub fn new(memory_bytes: usize) -> Self {
         Self {
             map: Arc::default(),
@@ -57,7 +57,7 @@ impl LiveTables {
         }
     }
 
-    /// Those that somebody else opens and closes.
+    /// Creates a set that another component opens and closes.
     pub fn given(map: Arc<ArcSwap<LiveMap>>) -> Self {
         Self {
             map,
@@ -75,7 +75,7 @@ impl LiveTables {
         &self.budget
     }
 
-    /// Closes a table when its last command has ended; it is opened again when nobody waits for
+    /// Closes a table when its last command has ended. It is opened again if no process waits for
     /// that.
     pub fn give_up(&self, name: &TableName) {
         self.map.rcu(|map| {
@@ -93,14 +93,14 @@ impl LiveTables {
             .collect()
     }
 
-    /// Whether there is a table of that name that cannot be opened.
+    /// Returns whether a table of that name cannot be opened.
     pub fn is_problem(&self, name: &[u8]) -> bool {
         let problems = self.problems.load();
         !problems.is_empty()
             && std::str::from_utf8(name).is_ok_and(|name| problems.contains_key(name))
     }
 
-    /// Whether there is a table of that name that the next look opens.
+    /// Returns whether the next look opens a table of that name.
     pub fn is_coming(&self, store: &Store, name: &[u8]) -> bool {
         let name = std::str::from_utf8(name).ok().map(TableName::new);
         let Some(Ok(name)) = name else { return false };
@@ -110,14 +110,14 @@ impl LiveTables {
             && !store.is_to_be_given_up(&name).unwrap_or(true)
     }
 
-    /// Changes what is known of tables that are not open. REQUIRES: one thread at a time does.
+    /// Updates the problems of tables that are not open. REQUIRES: one thread at a time does.
     fn change_problems(&self, change: impl FnOnce(&mut BTreeMap<TableName, Problem>)) {
         let mut problems = BTreeMap::clone(&self.problems.load());
         change(&mut problems);
         self.problems.store(Arc::new(problems));
     }
 
-    /// Opens what is there and not open.
+    /// Opens the tables that exist and are not open.
     pub fn look(&self, store: &Store) {
         let open = self.map.load();
         let new = match store.live_tables_but(|name| open.contains_key(name)) {
@@ -136,7 +136,7 @@ impl LiveTables {
             problems.get(name).is_none_or(|p| p.again <= now)
         };
         for name in new.iter().filter(|name| due(name)) {
-            // Where that cannot be known, opening the table tells why.
+            // If that is unknown, opening the table reports the reason.
             if store.is_to_be_given_up(name).unwrap_or(false) {
                 continue;
             }
@@ -154,8 +154,8 @@ impl LiveTables {
         }
     }
 
-    /// Reading a long log back only to find it damaged is not to be done all the time: each attempt
-    /// waits twice as long as the one before.
+    /// Records a problem. Each attempt waits twice as long as the previous one, because reading a
+    /// long log only to find it damaged is expensive.
     fn note(&self, name: &TableName, text: String, now: Duration) {
         let problems = self.problems.load();
         let before = problems.get(name);
@@ -168,14 +168,14 @@ impl LiveTables {
         self.change_problems(|problems| drop(problems.insert(name.clone(), problem)));
     }
 
-    /// Reading back a long log takes a while; the log tells how far it is.
+    /// Opens a table. Replaying a long log takes a while, so the progress is logged.
     fn open_one(&self, store: &Store, name: &TableName) -> Result<LiveTable, LiveError> {
         let started = store.clock().monotonic();
         let (done, opened) = channel();
         let table = std::thread::scope(|scope| {
             let opening = start_within(scope, "forebay-open", move || {
                 let table = store.live_table(name, &self.budget);
-                // Whoever waits looks at the thread's end as well.
+                // The waiting thread checks the end of this thread as well.
                 let _ = done.send(());
                 table
             });
@@ -200,8 +200,7 @@ impl LiveTables {
         Ok(table)
     }
 
-    /// Writes what is in memory to runs and closes all tables, so that the next start reads no log
-    /// back.
+    /// Writes all memtables to runs and closes all tables, so that the next start replays no log.
     pub fn close(&self) {
         if self.is_given {
             return;

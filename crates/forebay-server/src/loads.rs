@@ -1,8 +1,8 @@
-//! What other processes ask of the live tables that the server has open: loads to be added
-//! (`forebay load`), checkpoints, and to give a table up (`forebay drop`).
+//! Requests of other processes for the open live tables.
 //!
-//! A thread of their own does it: most of it waits for what is in memory to be written, while new
-//! tables are looked for and clients are served.
+//! They are loads to be added (`forebay load`), checkpoints, and giving a table up (`forebay
+//! drop`). A separate thread handles them: it mostly waits for memtables to be written, while the
+//! server looks for new tables and serves clients.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use tracing::{error, info, warn};
 
 use crate::live::LiveTables;
 
-/// See the module's text.
+/// The requests of other processes for live tables.
 #[derive(Debug, Default)]
 pub struct Loads {
-    /// What was told of tables whose loads could not be looked for, so that it is told once.
+    /// Reported problems of tables whose loads could not be listed, so that each is reported once.
     problems: BTreeMap<TableName, String>,
 }
 
 impl Loads {
-    /// Takes what waits, one load a table.
+    /// Handles waiting requests, one load per table.
     pub fn take(&mut self, live: &LiveTables) {
         let tables = live.load().clone();
         for (name, table) in tables.iter() {
@@ -50,7 +50,7 @@ impl Loads {
     }
 }
 
-/// Tells what was done for another process. A table that is to be given up is closed.
+/// Logs the end of another process's request. A table that is to be given up is closed.
 fn notify(live: &LiveTables, name: &TableName, asked: &CheckpointRequest) {
     match asked {
         CheckpointRequest::Checkpoint => info!(table = %name, "a checkpoint was made"),

@@ -1,7 +1,7 @@
-//! Counting what is served, at a few nanoseconds a command.
+//! Counts commands and connections, at a few nanoseconds a command.
 //!
 //! Each worker thread counts in memory of its own; a scrape adds up. A command's latency runs from
-//! its turn to its reply's being ready to send, so that the pipelined GETs that are looked up
+//! its start to the moment when its reply is ready to send. So pipelined GETs that are looked up
 //! together share one clock reading. Buckets are powers of two of a microsecond.
 
 use std::collections::BTreeMap;
@@ -13,35 +13,35 @@ use parking_lot::Mutex;
 
 use crate::command::COMMANDS;
 
-/// Latency buckets: up to 1, 2, 4, ... 2^23 microseconds (8.4 s), and beyond.
+/// The number of latency buckets: up to 1, 2, 4, ... 2^23 microseconds (8.4 s), and beyond.
 pub const BUCKETS: usize = 25;
 
-/// All that a server counts.
+/// All counts of a server.
 #[derive(Debug)]
 pub struct Metrics {
     workers: Box<[WorkerMetrics]>,
     pub accepted: AtomicU64,
-    /// Turned away because there were too many.
+    /// Connections that were refused because there were too many.
     pub refused: AtomicU64,
     pub connected: AtomicI64,
-    /// HTTP connections, those without a place as well.
+    /// HTTP connections, including those without a slot.
     pub http_connected: AtomicUsize,
     pub auth_failures: AtomicU64,
     /// Connections ended by the server, by reason.
     pub dropped: [AtomicU64; Drop::ALL.len()],
 }
 
-/// Why the server ended a connection.
+/// The reason why the server ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drop {
     Protocol,
     SlowReader,
-    /// All held too much, and it the most.
+    /// All connections held too much memory, and it the most.
     ReplyMemory,
     Idle,
     AuthDeadline,
     Killed,
-    /// It was of a node that is none of the cluster's any more.
+    /// Its node was removed from the cluster.
     Removed,
     Shutdown,
 }
@@ -77,7 +77,7 @@ impl Drop {
 pub struct WorkerMetrics {
     pub input_bytes: AtomicU64,
     pub output_bytes: AtomicU64,
-    /// When its thread last came by, on the server's clock; 0: not yet.
+    /// When its thread last swept, on the server's clock; 0: not yet.
     pub seen_ms: AtomicU64,
     /// Why its thread has ended.
     pub ended: OnceLock<String>,
@@ -88,10 +88,10 @@ pub struct WorkerMetrics {
 /// One worker's counts for one table.
 #[derive(Debug)]
 pub struct TableMetrics {
-    /// Of the command at that place in the command table; made when first used.
+    /// By a command's place in the command table; created on first use.
     latencies: Box<[OnceLock<Box<Histogram>>]>,
     errors: Box<[AtomicU64]>,
-    /// Commands that found a page not in memory and went to a thread that may wait.
+    /// Commands that found a page not in memory and were moved to a thread that may wait.
     pub page_misses: AtomicU64,
 }
 
@@ -102,7 +102,7 @@ pub struct Histogram {
     sum_ns: AtomicU64,
 }
 
-/// Latencies, added up.
+/// A sum of latencies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistogramSum {
     pub buckets: [u64; BUCKETS],
@@ -123,7 +123,7 @@ impl Metrics {
         }
     }
 
-    /// REQUIRES: `index` is below the number of workers.
+    /// Returns a worker's counts. REQUIRES: `index` is below the number of workers.
     pub fn worker(&self, index: usize) -> &WorkerMetrics {
         &self.workers[index]
     }
@@ -136,7 +136,7 @@ impl Metrics {
         self.dropped[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The latencies of all workers by table and command; only those that were used.
+    /// Returns the latencies of all workers by table and command, without unused ones.
     pub fn latencies(&self) -> BTreeMap<(Box<str>, &'static str), HistogramSum> {
         let mut sums: BTreeMap<_, HistogramSum> = BTreeMap::new();
         for worker in &self.workers {
@@ -155,7 +155,8 @@ impl Metrics {
         sums
     }
 
-    /// How many commands took how long so far, of all tables and workers: see [`bucket_bound_us`].
+    /// Returns the number of commands by latency so far, of all tables and workers: see
+    /// [`bucket_bound_us`].
     pub fn latency_counts(&self) -> [u64; BUCKETS] {
         let mut sum = HistogramSum::default();
         for worker in &self.workers {
@@ -167,7 +168,7 @@ impl Metrics {
         sum.buckets
     }
 
-    /// Page misses by table.
+    /// Returns page misses by table.
     pub fn page_misses(&self) -> BTreeMap<Box<str>, u64> {
         let mut sums = BTreeMap::new();
         for worker in &self.workers {
@@ -181,7 +182,7 @@ impl Metrics {
 }
 
 impl WorkerMetrics {
-    /// The counts for a table that exists. A caller keeps what it gets.
+    /// Returns the counts for a table that exists. Callers keep the result.
     pub fn table(&self, name: &str) -> Arc<TableMetrics> {
         let mut tables = self.tables.lock();
         match tables.get(name) {
@@ -202,7 +203,7 @@ impl Default for TableMetrics {
 }
 
 impl TableMetrics {
-    /// Notes that the command at place `command` was answered `count` times, each after `time`.
+    /// Records that the command at place `command` was answered `count` times, each after `time`.
     #[inline]
     pub fn record(&self, command: usize, time: Duration, count: u64) {
         self.latencies[command]
@@ -244,7 +245,7 @@ impl HistogramSum {
         self.change(other, |sum, more| *sum += more);
     }
 
-    /// Takes out what was counted before.
+    /// Subtracts earlier counts.
     pub fn subtract(&mut self, before: &Self) {
         self.change(before, |sum, less| *sum = sum.saturating_sub(less));
     }
@@ -256,20 +257,20 @@ impl HistogramSum {
         change(&mut self.errors, other.errors);
     }
 
-    /// How many commands were counted.
+    /// Returns how many commands were counted.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 }
 
-/// The first bucket whose bound is not below `ns`.
+/// Returns the first bucket whose bound is at least `ns`.
 #[inline]
 fn bucket_of(ns: u64) -> usize {
     let us = ns.div_ceil(1000).max(1);
     (us.next_power_of_two().trailing_zeros() as usize).min(BUCKETS - 1)
 }
 
-/// The upper bound of a bucket in microseconds; the last one has none.
+/// Returns the upper bound of a bucket in microseconds; the last one has none.
 pub fn bucket_bound_us(bucket: usize) -> Option<u64> {
     (bucket + 1 < BUCKETS).then(|| 1 << bucket)
 }

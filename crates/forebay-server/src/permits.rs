@@ -1,6 +1,6 @@
-//! Leave to read replicas: it is taken before a command reads, and asked again afterwards.
+//! Read permits of replicas: acquired before a command reads, and checked again afterwards.
 //!
-//! A server that is no node of a cluster never comes here.
+//! A standalone server never uses them.
 
 use forebay_cluster::LivePlace;
 use forebay_engine::live::{Expiry, KeyRouting, LiveTable};
@@ -12,13 +12,13 @@ use crate::command::{CommandError, split};
 use crate::execute::{Outcome, View};
 use crate::resp::Reply;
 
-/// Leave for the keys of a command, of each partition once.
+/// Permits for the keys of a command, one for each partition.
 #[derive(Debug, Default)]
 pub struct ReadPermits<'t> {
     held: Vec<HeldPermit<'t>>,
 }
 
-/// Leave of a partition's group. It is about what lay in the partition when it was given.
+/// A permit of a partition's group. It covers the keys in the partition when it was granted.
 #[derive(Debug)]
 struct HeldPermit<'t> {
     group: GroupId,
@@ -28,9 +28,9 @@ struct HeldPermit<'t> {
 }
 
 impl<'t> ReadPermits<'t> {
-    /// Takes leave of the partition that a key is in, once. Which that is says the table, by what
-    /// lies where now: routes may not know yet that it was cut. `routing` was taken before anything
-    /// is read: what is led elsewhere from then on shows in the end.
+    /// Acquires the permit of a key's partition, once. The table's current partitions decide,
+    /// because routes may not yet know a split. `routing` was read before any key, so a later
+    /// change of routes is found at the end.
     fn take(
         &mut self,
         cluster: &Cluster,
@@ -55,7 +55,7 @@ impl<'t> ReadPermits<'t> {
         Ok(())
     }
 
-    /// Whether what was read meanwhile counts.
+    /// Returns whether the reads since then are valid.
     #[inline]
     pub fn hold(&self) -> bool {
         let is_same = |held: &HeldPermit<'_>| held.table.routing().number() == held.routing;
@@ -63,7 +63,7 @@ impl<'t> ReadPermits<'t> {
         held.all(|held| is_same(held) && held.permit.holds())
     }
 
-    /// Takes back what was read from `start` on, unless leave has held until now.
+    /// Withdraws the replies from `start` on, unless the permits have held until now.
     #[inline]
     pub fn check(&self, outcome: Outcome, start: usize, reply: &mut Reply) -> Outcome {
         if outcome.waits() || self.hold() {
@@ -75,7 +75,7 @@ impl<'t> ReadPermits<'t> {
 }
 
 impl<'t> View<'t> {
-    /// Leave to read these wire keys, where nothing has to be waited for. Keys of tables that are
+    /// Returns permits to read these wire keys, if that needs no waiting. Keys of tables that are
     /// not replicated need none.
     #[inline]
     pub fn permits<'k>(
@@ -98,7 +98,7 @@ impl<'t> View<'t> {
         };
         let places = cluster.member().live();
         for wire in keys {
-            // What is wrong with a key, its command says.
+            // The command itself reports a malformed key.
             let Ok((name, key)) = split(wire) else {
                 continue;
             };
@@ -114,7 +114,7 @@ impl<'t> View<'t> {
         Ok(permits)
     }
 
-    /// Leave to read these keys of a replicated table; who reads them looks at what has expired.
+    /// Returns permits to read these keys of a replicated table. The caller checks expiry.
     pub fn permits_of(
         &self,
         (name, table): (&[u8], &'t LiveTable),
@@ -133,7 +133,8 @@ impl<'t> View<'t> {
         Ok(permits)
     }
 
-    /// A key that has expired and is still there: its partition's time has to come to that first.
+    /// Refuses a key that has expired and still exists: its partition's time must reach the expiry
+    /// first.
     fn check_expiry(&self, table: &LiveTable, key: &[u8]) -> Result<(), CommandError> {
         let now_ms = self.shared.store.clock().unix_ms();
         let would_expire = match self.may_wait {

@@ -1,10 +1,11 @@
-//! From the bytes of a connection to the bytes of its replies, without any I/O.
+//! Turns the bytes of a connection into the bytes of its replies, without any I/O.
 //!
-//! Commands are answered in order. Those of one read share one clock reading where they can: GETs
-//! that follow each other in one table are looked up together, so that their waits for memory
-//! overlap. A command that cannot be answered from memory stops the pipeline: [`Next::Wait`] hands
-//! out what is to be waited for, and [`Pipeline::resume`] takes what came of it and goes on. So it
-//! does before replies to writes that are not durable yet.
+//! Commands are answered in order. Commands of one read share a clock reading if possible.
+//! Consecutive GETs of one table are looked up together, so that their waits for memory overlap.
+//!
+//! A command that cannot be answered from memory stops the pipeline. [`Next::Wait`] returns the
+//! work to wait for, and [`Pipeline::resume`] takes its result and continues. The pipeline also
+//! waits before it releases replies to writes that are not durable yet.
 
 mod passing;
 mod records;
@@ -36,14 +37,14 @@ use crate::users::User;
 use crate::wait::{Wait, Waited};
 use crate::work::{Done, Task, Work};
 
-/// GETs that other nodes are asked for together.
+/// The most GETs that other nodes are asked for together.
 const FORWARDED_AT_ONCE: usize = 512;
 
-/// While the connections that were dropped for their memory give it back.
+/// The pause while connections that were dropped for their memory free it.
 const MEMORY_PAUSE: Duration = Duration::from_millis(1);
 
-/// What a connection is to do next. Replies are to be sent before anything but `Wait`: what they
-/// tell of is durable then.
+/// The next step of a connection. Replies are to be sent before any step except `Wait`: the writes
+/// that they acknowledge are durable then.
 #[derive(Debug)]
 pub enum Next {
     /// Read more.
@@ -55,31 +56,31 @@ pub enum Next {
     Close,
 }
 
-/// See the module's text.
+/// The parser, session and replies of one connection.
 #[derive(Debug)]
 pub struct Pipeline {
     shared: Arc<Shared>,
     worker: usize,
     pub session: Session,
     parser: Parser,
-    /// What was read; the connection appends to it.
+    /// The bytes that were read; the connection appends to them.
     pub input: Vec<u8>,
-    /// Where the first command begins that was not answered.
+    /// Where the first unanswered command begins.
     start: usize,
-    /// Where the command begins that the parser is at: behind `start` by the GETs collected.
+    /// Where the parser's current command begins: after `start` by the collected GETs.
     at: usize,
     gets: CollectedGets,
     pub reply: Reply,
-    /// What the commands of another node see, where they are for certain versions.
+    /// The tables for another node's commands, if they require certain versions.
     pub pinned: Option<TableView>,
     waiting: Option<Waiting>,
-    /// A command that is refused, and of which the client, who has logged in, still sends the rest.
+    /// A refused command of which an authenticated client still sends the rest.
     too_long: Option<LongCommand>,
-    /// The same, where its end cannot be found.
+    /// Whether a command was refused whose end cannot be found.
     pub is_refused_amid_command: bool,
     table_wait: TableWait,
-    /// What was written and is not durable yet, and where its replies lie: they are not to be sent
-    /// before it is.
+    /// Writes that are not durable yet, and the positions of their replies, which must not be sent
+    /// before that.
     commits: Commits,
     unacknowledged: Vec<Range<usize>>,
     /// The metrics of the table that was read last.
@@ -88,13 +89,13 @@ pub struct Pipeline {
     last_command: usize,
 }
 
-/// Commands that are being answered elsewhere.
+/// Commands that another thread or node answers.
 #[derive(Debug)]
 struct Waiting {
     place: usize,
-    /// Of each, where they are of several kinds.
+    /// The place of each in the command table, if they are of several kinds.
     places: Vec<usize>,
-    /// Where they end.
+    /// The ends of the commands in the input.
     ends: Vec<usize>,
     since: Duration,
     replies_before: Replies,
@@ -126,7 +127,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes commands of another node, on behalf of a user. Those before are answered.
+    /// Takes commands of another node, on behalf of a user. Earlier ones are answered.
     pub fn begin(
         &mut self,
         commands: &[u8],
@@ -145,12 +146,12 @@ impl Pipeline {
         self.rewind();
     }
 
-    /// Whether part of a command has arrived.
+    /// Returns whether part of a command has arrived.
     pub fn has_partial_input(&self) -> bool {
         self.start < self.input.len() || self.too_long.is_some()
     }
 
-    /// Answers what it can.
+    /// Answers as many commands as possible.
     pub fn advance(&mut self) -> Next {
         let shared = Arc::clone(&self.shared);
         if let Err(user) = self.session.renew(&shared) {
@@ -192,7 +193,7 @@ impl Pipeline {
                 if let Some(wait) = self.answer_gets(&shared, &tables, &mut now) {
                     return wait;
                 }
-                // What was parsed behind them is parsed again.
+                // Commands after them are parsed again.
                 continue;
             }
             match parsed {
@@ -214,7 +215,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes what came of the wait that was handed out; then advance again.
+    /// Takes the result of the returned wait; the caller then advances again.
     pub fn resume(&mut self, waited: Waited) {
         match (waited, self.waiting.take()) {
             (Waited::Done(done), Some(waiting)) => self.take_answers(done, &waiting),
@@ -231,7 +232,7 @@ impl Pipeline {
         let now = self.shared.store.clock().monotonic();
         let start = self.reply.len();
         self.reply.append_all(done.replies);
-        // Others go there in any case.
+        // Other commands go to other nodes in any case.
         let run = COMMANDS[waiting.place].run;
         if matches!(run, Run::Read(_) | Run::Edit { .. } | Run::Together(_)) && !done.elsewhere {
             let metrics = self.metrics_of(done.table.as_ref());
@@ -260,8 +261,8 @@ impl Pipeline {
         self.rewind();
     }
 
-    /// What has to be waited for first, else `next`. No reply to a write is sent before the write
-    /// is durable, and nothing is read while the writer should pause.
+    /// Returns the wait that is necessary first, else `next`. Replies to writes are sent only when
+    /// the writes are durable, and nothing is read while the writer should pause.
     fn after_waits(&mut self, next: Next) -> Next {
         if !self.commits.is_empty() {
             let durable = self.commits.take().durable();
@@ -278,7 +279,7 @@ impl Pipeline {
         self.pause(delay)
     }
 
-    /// Takes back what was answered to a command whose table is about to be open.
+    /// Withdraws the reply to a command whose table will soon be open.
     #[cold]
     fn try_again(&mut self, reply_start: usize) -> Next {
         self.reply.truncate(reply_start);
@@ -294,14 +295,14 @@ impl Pipeline {
         }))
     }
 
-    /// The reply from there on is not to be sent before what was written is durable.
+    /// Holds the reply from `start` until the writes are durable.
     fn hold_reply(&mut self, start: usize) {
         if self.commits.take_added() && self.reply.len() > start {
             self.unacknowledged.push(start..self.reply.len());
         }
     }
 
-    /// What was waited for is durable, or is not known to be: its replies say so then.
+    /// Releases replies whose writes are durable. If that is unknown, they become errors.
     fn acknowledge(&mut self, outcome: Result<(), LiveError>) {
         let replies = std::mem::take(&mut self.unacknowledged);
         if let Err(error) = outcome {
@@ -309,7 +310,7 @@ impl Pipeline {
         }
     }
 
-    /// Goes back to the first command that was not answered.
+    /// Goes back to the first unanswered command.
     fn rewind(&mut self) {
         if self.at != self.start || !self.gets.is_empty() {
             self.gets.clear();
@@ -318,7 +319,7 @@ impl Pipeline {
         self.parser.restart();
     }
 
-    /// Makes room in the input. Only the partial command stays.
+    /// Frees answered input. Only the partial command stays.
     fn drop_answered(&mut self) {
         if self.start > 0 {
             self.input.drain(..self.start);
@@ -327,8 +328,8 @@ impl Pipeline {
         }
     }
 
-    /// Ends the connection of a user who is gone or has another password. What it has written, and
-    /// was not told yet, is waited for.
+    /// Ends the connection of a user who was removed or has another password. It first waits for
+    /// writes whose replies are pending.
     fn end_of(&mut self, user: &str) -> Next {
         self.rewind();
         self.reply.error(&format!(
@@ -349,14 +350,14 @@ impl Pipeline {
         self.after_waits(Next::Close)
     }
 
-    /// Puts the command that was just parsed to the GETs to be looked up together, if it is one and
-    /// lies in their table.
+    /// Adds the last parsed command to the GETs to be looked up together, if it is a GET of their
+    /// table.
     #[inline]
     fn collect_get(&mut self, tables: &TableView, len: usize) -> bool {
         !self.gets.is_full() && self.collect_one_more(tables, len)
     }
 
-    /// Always within its caller: a call costs a GET 60 instructions of some 2,300.
+    /// Always inlined: a call costs a GET 60 instructions of some 2,300.
     #[inline(always)]
     fn collect_one_more(&mut self, tables: &TableView, len: usize) -> bool {
         if !self.session.is_plain() {
@@ -364,7 +365,7 @@ impl Pipeline {
         }
         let command = &self.input[self.at..];
         let args = self.parser.args(command);
-        // The key of an inline command does not lie in the input.
+        // The key of an inline command is not in the input.
         if args.len() != 2 || command[0] != b'*' || !args.is(0, "get") {
             return false;
         }
@@ -437,7 +438,7 @@ impl Pipeline {
         Some(self.wait(work, waiting, not_here))
     }
 
-    /// Puts those that follow to GETs that other nodes have to be asked for: fewer questions.
+    /// Adds the following GETs to those for other nodes, so that there are fewer requests.
     #[cold]
     #[inline(never)]
     fn collect_for_others(&mut self, shared: &Shared, tables: &TableView) {
@@ -541,7 +542,7 @@ impl Pipeline {
         Some(self.pause(pause))
     }
 
-    /// Puts those that follow to a command that writes to a live table of the cluster: they are
+    /// Collects the commands after one that writes to a live table of the cluster: they are
     /// proposed together.
     #[cold]
     fn with_writes(&mut self, tables: &TableView, task: Task, waiting: &mut Waiting) -> Task {
@@ -563,12 +564,12 @@ impl Pipeline {
         task
     }
 
-    /// Everything up to `end` is answered.
+    /// Marks everything up to `end` as answered.
     fn pass(&mut self, end: usize) {
         (self.start, self.at) = (end, end);
     }
 
-    /// Takes back a reply that CLIENT REPLY said is not wanted.
+    /// Withdraws a reply that CLIENT REPLY suppresses.
     fn mute(&mut self, before: Replies, reply_start: usize) {
         match (before, self.session.replies) {
             (_, Replies::SkipNext) => self.session.replies = Replies::Skip,

@@ -1,27 +1,28 @@
-//! The ports that connections come to. What is not here goes elsewhere by the port that was asked.
+//! The ports of a server. The port decides how commands for keys of other nodes are handled.
 
-/// See the module's text.
+/// The port that a connection uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
-    /// Of a server that is no part of a cluster.
+    /// The port of a server that is not part of a cluster.
     Alone,
     /// A node's ordinary port. It speaks the protocol of Redis Cluster.
     Cluster,
     /// The port of a class that the node heads.
     Class(u16),
-    /// It says that it is a server alone, and forwards what is not here.
+    /// The gateway, which acts as a standalone server and forwards commands for keys of other
+    /// nodes.
     Gateway,
-    /// Where other nodes come to.
+    /// The port for other nodes.
     Peer,
 }
 
 impl Port {
-    /// Whether its clients are told that this is a cluster.
+    /// Returns whether the server reports cluster mode to clients of the port.
     pub fn is_clustered(self) -> bool {
         matches!(self, Port::Cluster | Port::Class(_))
     }
 
-    /// What clients are told that the server is.
+    /// Returns the server's mode as reported to clients.
     pub fn mode(self) -> &'static str {
         if self.is_clustered() {
             "cluster"
@@ -30,7 +31,7 @@ impl Port {
         }
     }
 
-    /// Whether a command of its clients is taken elsewhere when its keys are not here.
+    /// Returns whether commands for keys that this node lacks are forwarded or redirected.
     pub fn is_led_on(self) -> bool {
         matches!(self, Port::Cluster | Port::Class(_) | Port::Gateway)
     }

@@ -1,15 +1,15 @@
-//! Commands as they are proposed to the replicas of a partition, and lie in their log.
+//! The encoding of proposed commands in a partition's log.
 //!
-//! A byte that is the format, a byte of flags, a head in RESP where the flags say so, then the
-//! commands in RESP: one, or those of a MULTI. The head of a command that deletes a range says
-//! where in the table's order the partition has to be that does its part of it; that of a MULTI,
-//! which versions the keys must have that were watched.
+//! A proposal is a format byte, a byte of flags, a head in RESP if the flags say so, then the
+//! commands in RESP: one, or those of a MULTI. The head of a command that deletes a range is a
+//! place in the table's order: the partition that has it applies its part. The head of a MULTI has
+//! the versions that the watched keys must have.
 //!
-//! Proposals that are no commands begin with 2 (loads) and other numbers, which no format of these
-//! has (`forebay-host`).
+//! Proposals that are not commands begin with 2 (loads) and other numbers, which no format of
+//! commands uses (`forebay-host`).
 //!
-//! What the commands of a format do never changes: a change that would have replicas of two
-//! programs differ is another format.
+//! The effect of the commands of a format never changes. A change that would make replicas of two
+//! programs differ requires another format.
 
 use bytes::Bytes;
 
@@ -22,47 +22,47 @@ const FROM: u8 = 4;
 const WATCHED: u8 = 8;
 /// The format and the flags.
 const HEAD_BYTES: usize = 2;
-/// What an argument takes beside its bytes, mostly.
+/// The usual size of an argument beside its bytes.
 const LENGTH_BYTES: usize = 9;
-/// The largest proposal: an entry of the log has room for it.
+/// The largest proposal, which fits in an entry of the log.
 pub const MOST_PROPOSAL_BYTES: usize = 24 << 20;
-/// What a proposal may have at all, whatever this machine is configured to take.
+/// The limits of any proposal, independent of this machine's configuration.
 const LIMITS: RequestLimits = RequestLimits {
     bulk_bytes: MOST_PROPOSAL_BYTES,
     arguments: MOST_PROPOSAL_BYTES,
     command_bytes: MOST_PROPOSAL_BYTES,
 };
 
-/// See the module's text.
+/// A decoded proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireProposal {
-    /// What the asker speaks.
+    /// Whether the requester speaks RESP3.
     pub resp3: bool,
-    /// The commands are those of a MULTI.
+    /// Whether the commands are those of a MULTI.
     pub is_multi: bool,
     pub head: Option<ProposalHead>,
     pub commands: Vec<OwnedArgs>,
 }
 
-/// See the module's text.
+/// The head of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProposalHead {
-    /// Of a command that deletes a range: a place in the partition, as one argument.
+    /// For a command that deletes a range: a place in the partition, as one argument.
     From(OwnedArgs),
-    /// Of a MULTI: keys, each with its version behind it.
+    /// For a MULTI: keys, each followed by its version.
     Watched(OwnedArgs),
 }
 
-/// Why a proposal was not understood.
+/// The reason why a proposal was not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoProposal {
-    /// It is of a newer program.
+    /// It comes from a newer program.
     Newer(u8),
     Damaged,
 }
 
 impl WireProposal {
-    /// The bytes of commands.
+    /// Encodes commands.
     pub fn encode<'a>(
         resp3: bool,
         is_multi: bool,
@@ -87,7 +87,7 @@ impl WireProposal {
         Bytes::from(out.into_bytes())
     }
 
-    /// The command of a proposal of one, without a head, as clients send it.
+    /// Returns the command of a proposal of one command without a head, as clients send it.
     pub fn command_of(proposal: &Bytes) -> Bytes {
         proposal.slice(HEAD_BYTES.min(proposal.len())..)
     }
@@ -107,7 +107,7 @@ impl WireProposal {
         let mut commands = Vec::new();
         while !rest.is_empty() {
             let mut parser = Parser::default();
-            // Words in a line are for people.
+            // Inline commands are for people.
             let is_array = rest.first() == Some(&b'*');
             let parsed = parser.advance(rest, &LIMITS);
             let (true, Ok(Some(len))) = (is_array, parsed) else {
@@ -135,7 +135,7 @@ impl WireProposal {
 }
 
 impl ProposalHead {
-    /// Takes it from what a proposal has, if the flags say that it has one.
+    /// Takes the head from a proposal if the flags say that it has one.
     fn take(
         flags: u8,
         is_multi: bool,

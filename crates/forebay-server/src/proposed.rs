@@ -1,4 +1,4 @@
-//! Who does what replicas have decided: the server, once it has begun.
+//! Connects replicas to the server that applies their decided proposals.
 
 use std::fmt::Debug;
 use std::sync::{OnceLock, Weak};
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use forebay_engine::live::LiveTable;
 use forebay_host::{Commands, StateError};
 
-/// A server that does the commands of proposals.
+/// A server that runs the commands of proposals.
 pub trait RunsProposals: Debug + Send + Sync {
-    /// As [`Commands::run`].
+    /// Runs a proposal as [`Commands::run`] does.
     fn run_proposal(
         &self,
         table: &LiveTable,
@@ -18,17 +18,17 @@ pub trait RunsProposals: Debug + Send + Sync {
     ) -> Result<Bytes, StateError>;
 }
 
-/// See the module's text. It is made before the server, for the replicas that the server shows;
-/// until that has begun, what is decided waits.
+/// Applies decided proposals once the server has started. It is created before the server, for the
+/// replicas that the server uses. Decided proposals wait until the server starts.
 #[derive(Debug, Default)]
 pub struct ProposedCommands {
     server: OnceLock<Weak<dyn RunsProposals>>,
 }
 
 impl ProposedCommands {
-    /// The server begins.
+    /// Sets the server, which is starting.
     pub(crate) fn begin(&self, server: Weak<dyn RunsProposals>) {
-        // A second server over the same replicas shows them, and does nothing of its own.
+        // A second server over the same replicas serves them, and applies nothing of its own.
         let _ = self.server.set(server);
     }
 }

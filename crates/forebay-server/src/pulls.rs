@@ -1,20 +1,21 @@
-//! What the server tells of versions that are brought into its store from elsewhere. Who brings
-//! them is not its affair.
+//! The interface to the component that pulls versions into the server's store.
+//!
+//! The server only reports its state.
 
 use std::fmt::Debug;
 
 use forebay_engine::TableName;
 use serde::Serialize;
 
-/// Whoever brings versions into the store that is served.
+/// A component that pulls versions into the served store.
 pub trait Pulls: Debug + Send + Sync {
     fn pulled(&self) -> PullsStatus;
 
-    /// Has it look at the source now, unless what it knows is of this stamp.
+    /// Makes it look at the source now, unless its knowledge has this stamp already.
     fn notify(&self, stamp: u64);
 }
 
-/// How far all tables are.
+/// The progress of all tables.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct PullsStatus {
     /// Sorted by name.
@@ -23,7 +24,7 @@ pub struct PullsStatus {
     pub reached: bool,
     /// Why the source cannot be reached now.
     pub problem: Option<String>,
-    /// At most so many bytes a second now; `None`: no limit.
+    /// The current limit in bytes a second; `None`: no limit.
     pub rate_bytes: Option<u64>,
     /// How often the rate was lowered because serving had become slow.
     pub slowed: u64,
@@ -31,13 +32,13 @@ pub struct PullsStatus {
     pub requests: u64,
 }
 
-/// How far one table is.
+/// The progress of one table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TablePulled {
     pub table: TableName,
     /// The version that serves at the source.
     pub wanted: Option<u64>,
-    /// What is being done now.
+    /// The current step.
     pub doing: Option<&'static str>,
     pub total_bytes: u64,
     pub done_bytes: u64,

@@ -1,9 +1,9 @@
-//! The memory of replies that were made and not sent yet, of all connections together.
+//! Limits the memory of unsent replies of all connections together.
 //!
-//! A connection makes no more replies while 256 KiB of them wait, so a client that reads slowly
-//! holds one reply and little more. What all hold together has a limit. Whoever makes replies
-//! beyond it has the connection dropped that holds the most; each second that its client has not
-//! read counts once more.
+//! A connection makes no more replies while 256 KiB of them wait, so a slow client holds one reply
+//! and little more. All connections together have a limit. A connection that makes replies beyond
+//! it causes the connection with the largest weight to be dropped. The weight is the memory that it
+//! holds; each second that its client has not read counts once more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::client::Client;
 /// The connections by their numbers.
 pub type Clients = Mutex<BTreeMap<u64, Arc<Client>>>;
 
-/// See the module's text.
+/// The memory of unsent replies, with its limit.
 #[derive(Debug)]
 pub struct ReplyMemory {
     limit_bytes: usize,
@@ -26,7 +26,7 @@ pub struct ReplyMemory {
     now_ms: Arc<AtomicU64>,
 }
 
-/// What one buffer of replies holds, on the account of its connection.
+/// The memory of one buffer of replies, charged to its connection.
 #[derive(Debug)]
 pub struct Charge {
     memory: Arc<ReplyMemory>,
@@ -52,13 +52,13 @@ impl ReplyMemory {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether connections hold more than they may: those that were dropped give it back soon.
+    /// Returns whether connections hold more than they may: dropped connections free it soon.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.held_bytes() > self.limit_bytes
     }
 
-    /// Counts an answer of HTTP until it is sent. `None` where there is no room for it: nobody is
+    /// Counts an HTTP answer until it is sent. `None` if there is no room for it: no connection is
     /// dropped for HTTP.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<HeldReply> {
         let held = self.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -67,8 +67,8 @@ impl ReplyMemory {
         (held <= self.limit_bytes).then_some(answer)
     }
 
-    /// What a connection's replies count when one has to go. One whose client has to read counts a
-    /// little more than one that is answered now.
+    /// Returns a connection's weight. A connection whose client has to read weighs a little more
+    /// than one that is answered now.
     fn weight(&self, client: &Client) -> u64 {
         let (now, held) = (&self.now_ms, client.held_bytes.load(Ordering::Relaxed));
         let waiting_ms = match client.writing_ms.load(Ordering::Relaxed) {
@@ -82,8 +82,7 @@ impl ReplyMemory {
     fn drop_largest(&self) {
         let clients = self.clients.lock();
         let held = |client: &Arc<Client>| client.held_bytes.load(Ordering::Relaxed);
-        // The memory of those that are dropped, or have ended, comes back as soon as their threads
-        // see it.
+        // Dropped or ended connections free their memory as soon as their threads see it.
         let staying = clients.values().filter(|client| !client.is_dropped());
         let mut staying: Vec<_> = staying.collect();
         let mut left: usize = staying.iter().map(|client| held(client)).sum();
@@ -112,7 +111,7 @@ impl Charge {
         self.bytes
     }
 
-    /// The buffer has grown or shrunk to so many bytes.
+    /// Records the buffer's new size.
     #[cold]
     pub fn set(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.bytes, bytes);
@@ -129,18 +128,18 @@ impl Charge {
         }
     }
 
-    /// Whether the connection was dropped: what else is made for it is for nobody.
+    /// Returns whether the connection was dropped: its further replies are discarded.
     pub fn is_dropped(&self) -> bool {
         self.client.is_dropped()
     }
 
-    /// Whether memory is short: then nobody keeps a buffer to use it again.
+    /// Returns whether memory is scarce: then buffers are not kept for reuse.
     pub fn is_scarce(&self) -> bool {
         self.memory.held_bytes() > self.memory.limit_bytes / 4
     }
 }
 
-/// What an answer of HTTP holds.
+/// The memory of an HTTP answer.
 #[derive(Debug)]
 pub struct HeldReply {
     memory: Arc<ReplyMemory>,
@@ -196,7 +195,7 @@ mod tests {
         assert_eq!(dropped(&charges), [false, false, false]);
         charges[0].set(30);
         assert_eq!(dropped(&charges), [false, true, false]);
-        // Its memory counts as given back.
+        // Its memory counts as freed.
         charges[2].set(70);
         assert_eq!(dropped(&charges), [false, true, false]);
         charges[0].set(31);

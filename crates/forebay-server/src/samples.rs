@@ -1,8 +1,8 @@
-//! Which keys clients ask for most, sampled while somebody watches.
+//! Samples which keys clients ask for most, while an observer watches.
 //!
-//! Nothing is kept while nobody does: a command costs one look at a flag then. A window looks at
-//! every key at first. The more keys come, the fewer it looks at, each of which stands for more: so
-//! a window of any traffic costs little time and some megabytes at most.
+//! Without an observer nothing is kept, and a command only checks a flag. A window first samples
+//! every key. As more keys arrive, it samples fewer of them, each with a greater weight. So a
+//! window of any traffic costs little time and at most some megabytes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use forebay_engine::TableName;
 use forebay_io::Random;
 use parking_lot::{Mutex, RwLock};
 
-/// Windows at a time.
+/// The most windows at a time.
 const MOST_WINDOWS: usize = 4;
-/// After so many samples of one worker each stands for twice as many keys.
+/// After this many samples of one worker the weight of each doubles.
 const SAMPLES_A_STEP: u64 = 1024;
-/// Of a key so many bytes are kept.
+/// The bytes that are kept of a key.
 const MOST_KEY_BYTES: usize = 256;
 
 /// The windows in which commands are sampled now.
@@ -26,32 +26,32 @@ pub struct Sampler {
     windows: RwLock<Vec<Arc<Window>>>,
 }
 
-/// A time in which commands are sampled.
+/// A period in which commands are sampled.
 #[derive(Debug)]
 pub struct Window {
     workers: Box<[Mutex<Samples>]>,
 }
 
-/// Ends its window when it is dropped.
+/// An observer of a window, which ends the window when it is dropped.
 #[derive(Debug)]
 pub struct Watch {
     sampler: Arc<Sampler>,
     window: Arc<Window>,
 }
 
-/// What one worker has sampled.
+/// The samples of one worker.
 #[derive(Debug, Default)]
 pub struct Samples {
     pace: Pace,
     counts: SampleCounts,
 }
 
-/// Which keys are looked at.
+/// Selects the keys that are sampled.
 #[derive(Debug)]
 struct Pace {
-    /// Keys that pass before the next one is looked at.
+    /// Keys that pass before the next one is sampled.
     left: u64,
-    /// For how many keys one stands.
+    /// The number of keys that a sample represents.
     weight: u64,
     taken: u64,
 }
@@ -59,9 +59,9 @@ struct Pace {
 /// Estimates of how many keys there were.
 #[derive(Debug, Default)]
 pub struct SampleCounts {
-    /// Keys that were looked at.
+    /// The number of sampled keys.
     pub samples: u64,
-    /// Some stand for more than one key.
+    /// Whether some samples represent more than one key.
     pub is_estimate: bool,
     /// Keys by user; a command without keys counts as one.
     pub users: HashMap<Box<str>, u64>,
@@ -72,13 +72,13 @@ pub struct SampleCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SampledKey {
     pub table: TableName,
-    /// Where that is known here.
+    /// Present if known on this node.
     pub partition: Option<u32>,
-    /// Its first bytes.
+    /// The first bytes of the key.
     pub key: Box<[u8]>,
 }
 
-/// How often something was asked for.
+/// How often an item was asked for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RequestCount {
     pub reads: u64,
@@ -92,7 +92,7 @@ impl Sampler {
         self.is_watched.load(Ordering::Relaxed)
     }
 
-    /// Begins a window; none where there are too many. Some are for those alone who administer.
+    /// Begins a window. `None` if there are too many. Some windows are reserved for administrators.
     pub fn watch(self: &Arc<Self>, workers: usize, administers: bool) -> Option<Watch> {
         let mut windows = self.windows.write();
         if windows.len() >= MOST_WINDOWS * if administers { 2 } else { 1 } {
@@ -109,7 +109,7 @@ impl Sampler {
         })
     }
 
-    /// Has each window note what a worker answered.
+    /// Lets each window record a worker's commands.
     pub fn each(&self, worker: usize, mut note: impl FnMut(&mut Samples)) {
         for window in self.windows.read().iter() {
             note(&mut window.workers[worker].lock());
@@ -118,7 +118,7 @@ impl Sampler {
 }
 
 impl Watch {
-    /// What was sampled by all workers so far.
+    /// Returns the samples of all workers so far.
     pub fn counts(&self) -> SampleCounts {
         let mut sum = SampleCounts::default();
         for worker in &self.window.workers {
@@ -138,7 +138,7 @@ impl Drop for Watch {
 }
 
 impl Samples {
-    /// Whether none of so many keys is looked at: they have passed then.
+    /// Returns whether none of the next `keys` keys is sampled. If so, it skips them.
     pub fn passes(&mut self, keys: u64) -> bool {
         let passes = self.pace.left >= keys;
         if passes {
@@ -147,7 +147,8 @@ impl Samples {
         passes
     }
 
-    /// Notes a command of so many keys: `key` names the one at a place, if it is of a table.
+    /// Records a command of this many keys. `key` returns the key at a place if it belongs to a
+    /// table.
     pub fn note(
         &mut self,
         random: &dyn Random,
@@ -183,7 +184,7 @@ impl Samples {
 }
 
 impl Pace {
-    /// The first of so many keys that is looked at, and for how many it stands.
+    /// Returns the first of these keys that is sampled, and its weight.
     fn next(&mut self, keys: u64, random: &dyn Random) -> Option<(u64, u64)> {
         if self.left >= keys {
             self.left -= keys;
@@ -194,7 +195,8 @@ impl Pace {
         if self.taken.is_multiple_of(SAMPLES_A_STEP) {
             self.weight *= 2;
         }
-        // One less than the weight on average: no rhythm of the traffic is met again and again.
+        // On average one less than the weight, at random: a periodic workload does not bias the
+        // samples.
         self.left = random.next_u64() % (2 * self.weight - 1);
         Some((at, weight))
     }

@@ -1,7 +1,6 @@
-//! What the server has in files that may be changed while it runs: users, the token, the
-//! certificates.
+//! The server's secrets in files that may change while it runs: users, the token, the certificates.
 //!
-//! They are read together: where one cannot be used, none is changed.
+//! They are read together: if one is invalid, none changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,24 +15,25 @@ use crate::config::ServerConfig;
 use crate::tls::{self, LoadedTls, TlsError};
 use crate::users::{Token, Users, UsersError};
 
-/// What the files have.
+/// The contents of the files.
 #[derive(Default)]
 pub struct Secrets {
-    /// `None`: everybody is [`crate::shared::Shared::anyone`].
+    /// `None`: every client is [`crate::shared::Shared::anyone`].
     pub users: Option<Users>,
     pub token: Option<Token>,
     tls: Option<LoadedTls>,
 }
 
-/// See the module's text.
+/// The current secrets.
 #[derive(Debug)]
 pub struct SecretFiles {
     current: ArcSwap<Secrets>,
-    /// Rises when they were read anew, and when connections have to look for other news.
+    /// Increases when the files were read again, and when connections have to check for other
+    /// changes.
     generation: AtomicU64,
 }
 
-/// Why a file of these cannot be used.
+/// The reason why one of the files is invalid.
 #[derive(Debug, Error)]
 pub enum SecretsError {
     #[error("cannot read the token file {}: {source}", path.display())]
@@ -65,7 +65,7 @@ impl Secrets {
         Ok(Self { users, token, tls })
     }
 
-    /// Whether the certificate that clients are shown has ended.
+    /// Returns whether the certificate for clients has expired.
     pub fn ended(&self, now_unix_ms: u64) -> bool {
         let ends = self.tls.as_ref().and_then(|tls| tls.ends_unix_s);
         ends.is_some_and(|ends| ends <= (now_unix_ms / 1000) as i64)
@@ -80,8 +80,8 @@ impl SecretFiles {
         })
     }
 
-    /// Reads all files again. An error leaves everything as it was. Clients trust no certificate
-    /// that has ended: the one from before may not have.
+    /// Reads all files again. An error leaves everything unchanged. An expired certificate is also
+    /// an error: clients do not trust it, and the previous one may still be valid.
     pub fn reload(
         &self,
         config: &ServerConfig,
@@ -98,7 +98,7 @@ impl SecretFiles {
         Ok(())
     }
 
-    /// Has connections look for news.
+    /// Makes connections check for changes.
     pub fn touch(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
@@ -112,12 +112,12 @@ impl SecretFiles {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// For new connections.
+    /// Returns the TLS acceptor for new connections.
     pub fn acceptor(&self) -> Option<TlsAcceptor> {
         self.load().tls.as_ref().map(|tls| tls.acceptor.clone())
     }
 
-    /// When the certificate ends that clients are shown, in seconds since 1970.
+    /// Returns when the certificate for clients expires, in seconds since 1970.
     pub fn certificate_ends_unix_s(&self) -> Option<i64> {
         self.load().tls.as_ref()?.ends_unix_s
     }

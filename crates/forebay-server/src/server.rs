@@ -1,4 +1,4 @@
-//! Starting and stopping.
+//! Starts and stops a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use forebay_io::{Listener, Net, start_answering, start_thread};
 use thiserror::Error;
 use tracing::{error, info, warn};
 
-use crate::behind::BackgroundShare;
+use crate::background_share::BackgroundShare;
 use crate::config::ServerConfig;
 use crate::descriptors::Descriptors;
 use crate::http::HttpServer;
@@ -33,18 +33,18 @@ pub struct Handle {
     shared: Arc<Shared>,
     resp_address: SocketAddr,
     http_address: Option<SocketAddr>,
-    /// Of a node of a cluster: its ports beside the ordinary one.
+    /// For a node of a cluster: its ports beside the ordinary one.
     more_addresses: Addresses,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a running server's readers meet, for who brings versions into its store.
+/// A running server's reads, for the component that pulls versions into its store.
 #[derive(Debug, Clone)]
 pub struct ServerInside {
     shared: Arc<Shared>,
 }
 
-/// Why a server does not start.
+/// The reason why a server does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
     #[error("{0}")]
@@ -115,7 +115,7 @@ impl Server {
             let server: Weak<dyn RunsProposals> = Arc::<Shared>::downgrade(&shared);
             proposed.begin(server);
         }
-        // A node is given those that it has replicas of.
+        // A node receives those that it has replicas of.
         let has_live = shared.cluster.is_none();
         if has_live {
             shared.live.look(&shared.store);
@@ -148,17 +148,17 @@ impl Server {
 }
 
 impl Handle {
-    /// Where RESP listens.
+    /// Returns the address of the RESP port.
     pub fn resp_address(&self) -> SocketAddr {
         self.resp_address
     }
 
-    /// Where the gateway of a node of a cluster listens, if it does.
+    /// Returns the address of a node's gateway, if it has one.
     pub fn gateway_address(&self) -> Option<SocketAddr> {
         self.address_of(Port::Gateway)
     }
 
-    /// Where other nodes of the cluster come to.
+    /// Returns the address of a node's peer port.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         self.address_of(Port::Peer)
     }
@@ -168,46 +168,46 @@ impl Handle {
         found.map(|(_, address)| *address)
     }
 
-    /// Where HTTP listens, if it does.
+    /// Returns the address of the HTTP port, if there is one.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http_address
     }
 
-    /// The versions that are served.
+    /// Returns the serving versions.
     pub fn serving(&self) -> &Serving {
         &self.shared.serving
     }
 
-    /// Reads users, token and certificates again. What cannot be used is an error, told in the log
-    /// as well, and changes nothing. Connections go on; those of users that are gone, or have
-    /// another password, end with their next command.
+    /// Reads users, token and certificates again. An invalid file is an error, which is also
+    /// logged, and changes nothing. Connections stay open. A connection whose user was removed or
+    /// has another password ends with its next command.
     pub fn reload(&self) -> Result<(), SecretsError> {
         let (config, disk) = (&self.shared.config, self.shared.store.disk());
         let now_unix_ms = self.shared.store.clock().unix_ms();
         let outcome = self.shared.secrets.reload(config, &**disk, now_unix_ms);
         match &outcome {
-            // Whoever asked for it looks for an answer.
+            // The operator who asked for it looks for an answer.
             Ok(()) => warn!("users, token and certificates were read again"),
             Err(error) => error!(%error, "nothing was changed"),
         }
         outcome
     }
 
-    /// For who changes files while the server runs.
+    /// Returns the interface for a component that changes files while the server runs.
     pub fn inside(&self) -> ServerInside {
         ServerInside {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    /// Stops: no new connections, commands under way are answered, then connections end. Returns
-    /// when all threads have, at most a little more than [`crate::Limits::shutdown_time`] later,
-    /// and the live tables are written to runs and closed.
+    /// Stops: accepts no new connections, answers running commands, then ends connections. Returns
+    /// when all threads have ended, at most a little more than [`crate::Limits::shutdown_time`]
+    /// later, and the live tables are written to runs and closed.
     pub fn shutdown(mut self) {
         self.stop();
     }
 
-    /// Starts the threads that look for what others do: tables, loads, classes of a cluster.
+    /// Starts the threads that follow changes by others: tables, loads, classes of a cluster.
     fn follow(&mut self, has_live: bool) -> Result<(), StartError> {
         let following = Arc::clone(&self.shared);
         self.keep(start_thread("forebay-live", move || {
@@ -232,7 +232,7 @@ impl Handle {
         }))
     }
 
-    /// Keeps a thread, to wait for its end.
+    /// Keeps a thread, to join it at shutdown.
     fn keep(&mut self, thread: io::Result<JoinHandle<()>>) -> Result<(), StartError> {
         self.threads.push(thread.map_err(StartError::Thread)?);
         Ok(())
@@ -241,7 +241,7 @@ impl Handle {
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic there was reported there.
+            // A panic of the thread was reported there.
             let _ = thread.join();
         }
         self.shared.live.close();
@@ -249,18 +249,18 @@ impl Handle {
 }
 
 impl ServerInside {
-    /// Opens a table's versions anew, whose files were replaced by sound ones.
+    /// Opens a table's versions again after damaged files were replaced.
     pub fn reopen(&self, table: &TableName) {
         self.shared.serving.reopen(table);
     }
 
-    /// Tables in whose serving versions readers met damage, those versions, and the runs.
+    /// Returns tables in whose serving versions reads found damage, with the versions and the runs.
     pub fn damaged(&self) -> Vec<(TableName, u64, Vec<RunId>)> {
         self.shared.serving.damaged()
     }
 
-    /// How many commands were answered so far, by what they took: up to 1, 2, 4... microseconds;
-    /// the last number is of all that took longer.
+    /// Returns the number of commands so far by latency: up to 1, 2, 4... microseconds; the last
+    /// number is of all slower ones.
     pub fn latencies(&self) -> Vec<u64> {
         self.shared.metrics.latency_counts().to_vec()
     }
@@ -274,7 +274,7 @@ impl Drop for Handle {
 
 type Addresses = Vec<(Port, SocketAddr)>;
 
-/// All ports that are served in RESP, the ordinary one first, and where they are.
+/// Opens all RESP ports, the ordinary one first. Returns them with their addresses.
 fn open_ports(config: &ServerConfig) -> Result<(Vec<Open>, Addresses), StartError> {
     let mut wanted = Vec::new();
     match &config.cluster {

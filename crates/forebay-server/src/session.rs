@@ -1,4 +1,4 @@
-//! The part of a connection that its commands see and change.
+//! The state of a connection that its commands see and change.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,46 +12,47 @@ use crate::resp::RequestLimits;
 use crate::shared::Shared;
 use crate::users::User;
 
-/// The part of a connection's state that its commands see and change.
+/// The session of a connection.
 #[derive(Debug)]
 pub struct Session {
     pub client: Arc<Client>,
-    /// `None` until AUTH, where that is asked for.
+    /// `None` until AUTH, if that is required.
     pub user: Option<Arc<User>>,
     /// The commands since MULTI.
     pub queued: Option<QueuedCommands>,
     /// The keys that WATCH named.
     pub watches: Watches,
-    /// Keys whose versions replicas are to be asked for: WATCH is answered then.
+    /// Keys whose versions the replicas still have to return before WATCH is answered.
     pub watching: Option<WatchAsk>,
     pub replies: Replies,
     /// Set by QUIT: the connection ends after the reply.
     pub closing: bool,
-    /// READONLY was asked for: the client is one of a cluster, and reads replicas.
+    /// Whether READONLY is in effect: the client is a cluster client and reads replicas.
     pub reads_replicas: bool,
-    /// Redirects that tell the client of other classes.
+    /// Pending redirects that make the client fetch the classes again.
     pub redirects: Option<ClassRedirects>,
-    /// How many changes of the classes were there, as of the last look.
+    /// The number of changes of the classes, as of the last check.
     changes: u64,
-    /// Which reading of the users file `user` is from.
+    /// The reading of the users file that `user` is from.
     generation: u64,
     wrong_secrets: u32,
-    /// Before the reply is sent and anything else is answered.
+    /// The pause before the reply is sent and the next command is answered.
     pause: Option<Duration>,
 }
 
-/// What CLIENT REPLY asked for.
+/// The mode of CLIENT REPLY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replies {
     On,
     Off,
-    /// None to the next command, and none to the one that said so.
+    /// No reply to the next command, and none to the command that sets this.
     SkipNext,
     Skip,
 }
 
 impl Session {
-    /// A MULTI that another node sends is answered whole, however many commands are queued.
+    /// Returns whether the connection is within a MULTI of another node, which is answered as a
+    /// whole, however many commands are queued.
     pub fn is_amid_forwarded_multi(&self) -> bool {
         self.queued.is_some() && self.client.port == Port::Peer
     }
@@ -87,7 +88,7 @@ impl Session {
         self.user = Some(user);
     }
 
-    /// As if it had just connected: what RESET asks for.
+    /// Resets the session to that of a new connection, for RESET.
     pub fn reset(&mut self, shared: &Shared) {
         self.queued = None;
         self.watches.clear();
@@ -105,8 +106,7 @@ impl Session {
         }
     }
 
-    /// Takes over what was read anew of the users. `Err` when the user is gone or has another
-    /// password.
+    /// Applies users that were read again. `Err` if the user was removed or has another password.
     #[inline]
     pub fn renew(&mut self, shared: &Shared) -> Result<(), String> {
         if self.generation == shared.secrets.generation() {
@@ -130,7 +130,7 @@ impl Session {
         }
     }
 
-    /// Lets clients that know classes find out about other ones.
+    /// Sets up redirects that let clients find changed classes.
     fn renew_redirects(&mut self, shared: &Shared) {
         let Some(cluster) = &shared.cluster else {
             return;
@@ -148,7 +148,7 @@ impl Session {
         }
     }
 
-    /// Has the client wait, each time longer, and tells of it.
+    /// Delays the client, each time longer, and logs the wrong password.
     pub fn note_wrong_password(&mut self, shared: &Shared, user: &[u8]) {
         let user = String::from_utf8_lossy(&user[..user.len().min(64)]);
         shared.note_wrong_secret(self.client.address, &user);
@@ -168,7 +168,7 @@ impl Session {
         }
     }
 
-    /// Whether commands run as they come, all replies being wanted.
+    /// Returns whether commands run as they arrive and all replies are wanted.
     pub fn is_plain(&self) -> bool {
         self.user.is_some()
             && self.queued.is_none()

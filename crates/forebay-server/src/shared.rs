@@ -1,4 +1,4 @@
-//! What all connections of a server share.
+//! The state that all connections of a server share.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,24 +15,24 @@ use crate::command::ScanCursors;
 use crate::config::ServerConfig;
 use crate::descriptors::{self, Descriptors};
 use crate::live::LiveTables;
+use crate::log_limit::Seldom;
 use crate::metrics::Metrics;
 use crate::port::Port;
 use crate::reply_memory::{Clients, ReplyMemory};
 use crate::samples::Sampler;
 use crate::secrets::SecretFiles;
-use crate::seldom::Seldom;
 use crate::slow_log::SlowLog;
 use crate::table_view::TableView;
 use crate::totals::Totals;
 use crate::users::User;
 
-/// The version of Redis whose commands these are, as far as they go.
+/// The version of Redis whose commands these are, as far as they are implemented.
 pub const REDIS_VERSION: &str = "7.2.0";
 
 /// The time between two counts of the files that are open.
 const COUNT_PAUSE_MS: u64 = 5000;
 
-/// See the module's text.
+/// The shared state of a server.
 #[derive(Debug)]
 pub struct Shared {
     pub config: ServerConfig,
@@ -45,20 +45,20 @@ pub struct Shared {
     pub scan_cursors: ScanCursors,
     pub slow_log: SlowLog,
     pub sampler: Arc<Sampler>,
-    /// What was counted before CONFIG RESETSTAT.
+    /// The counts before CONFIG RESETSTAT.
     pub totals_before: Mutex<Totals>,
     pub clients: Arc<Clients>,
     pub reply_memory: Arc<ReplyMemory>,
-    /// For lines about connections that were dropped.
+    /// Limits log lines about connections that were dropped.
     pub drops_reported: Seldom,
-    /// Of reads that met damage.
+    /// Limits log lines about reads that found damage.
     damage_reported: Seldom,
-    /// For lines about connections that are too many.
+    /// Limits log lines about connections beyond the limit.
     pub refusals_reported: Seldom,
-    /// For lines about wrong passwords.
+    /// Limits log lines about wrong passwords.
     pub wrong_reported: Seldom,
     pub resp_address: SocketAddr,
-    /// The cluster that this is a node of.
+    /// The cluster, if the server is a node of one.
     pub cluster: Option<Cluster>,
     /// 40 hex digits, new with every start: INFO's run_id.
     pub run_id: String,
@@ -66,19 +66,19 @@ pub struct Shared {
     /// On the clock of [`Shared::clock_ms`].
     pub started_ms: u64,
     pub descriptors: Descriptors,
-    /// Connections at a time, as of now.
+    /// The current limit of connections.
     max_connections: AtomicUsize,
     counted_ms: AtomicU64,
-    /// All that its start waits for was there at one time, by a look at `/ready`.
+    /// Whether a check of `/ready` has once found everything that the start waits for.
     pub has_started: AtomicBool,
-    /// Set once, when the server is told to stop.
+    /// Set once, when the server begins to stop.
     pub stopping: AtomicBool,
     next_client: AtomicU64,
     coarse_ms: Arc<AtomicU64>,
 }
 
 impl Shared {
-    /// Has the log tell of damage that a read met; many may meet the same.
+    /// Logs damage that a read found; many reads may find the same.
     pub fn notify_damage(&self, error: &str) {
         if let Some(left_out) = self.damage_reported.due(self.now_ms()) {
             error!(error, left_out, "a read met damage");
@@ -92,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// What another node is told that asks for keys which are not here.
+    /// Returns the error for another node that asks for keys which this node lacks.
     pub fn not_here(&self, words: &str) -> String {
         let revision = self.cluster.as_ref().map_or(0, |c| c.map().revision);
         format!("{NOT_HERE} {revision} {words}")
@@ -158,7 +158,7 @@ impl Shared {
         shared
     }
 
-    /// Milliseconds on the monotonic clock, from 1 on, so that 0 can mean "never".
+    /// Returns milliseconds on the monotonic clock, from 1 on, so that 0 can mean "never".
     pub fn clock_ms(&self) -> u64 {
         self.store.clock().monotonic().as_millis() as u64 + 1
     }
@@ -170,13 +170,13 @@ impl Shared {
         now
     }
 
-    /// Milliseconds, as of the last tick.
+    /// Returns milliseconds as of the last tick.
     #[inline]
     pub fn now_ms(&self) -> u64 {
         self.coarse_ms.load(Ordering::Relaxed)
     }
 
-    /// All tables as they are now. Cheap: hold it for one command, not for long.
+    /// Returns all tables as they are now. It is cheap: hold it for one command, not for long.
     #[inline]
     pub fn tables(&self) -> TableView {
         TableView {
@@ -186,7 +186,7 @@ impl Shared {
         }
     }
 
-    /// Whether there is a table of that name in the store that does not serve now.
+    /// Returns whether a table of that name is in the store but does not serve now.
     pub fn is_unserved(&self, name: &[u8]) -> bool {
         let by_name = |table: &TableName| table.as_str().as_bytes().cmp(name);
         let states = self.serving.states();
@@ -197,13 +197,13 @@ impl Shared {
             || self.cluster.as_ref().is_some_and(is_elsewhere)
     }
 
-    /// Whether there is a live table of that name in the store that is not open yet.
+    /// Returns whether a live table of that name is in the store but is not open yet.
     pub fn is_coming(&self, name: &[u8]) -> bool {
         self.live.is_coming(&self.store, name)
     }
 
-    /// Tells where the default table is none of the store's: a name may be misspelt, or the table
-    /// be made later.
+    /// Warns if the default table is not in the store: a name may be misspelt, or the table may be
+    /// created later.
     pub fn warn_of_default_table(&self) {
         if let Some(table) = &self.config.default_table
             && self.tables().get(table.as_str().as_bytes()).is_none()
@@ -228,7 +228,7 @@ impl Shared {
             / 1000
     }
 
-    /// What was counted since the start, or since CONFIG RESETSTAT.
+    /// Returns the counts since the start, or since CONFIG RESETSTAT.
     pub fn totals(&self) -> Totals {
         let before = self.totals_before.lock();
         Totals::of(&self.metrics).since(&before)
@@ -238,13 +238,13 @@ impl Shared {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether clients have to say who they are.
+    /// Returns whether clients have to authenticate.
     #[inline]
     pub fn has_users(&self) -> bool {
         self.config.users.is_some()
     }
 
-    /// Counts a wrong password or token, and tells of it.
+    /// Counts and logs a wrong password or token.
     pub fn note_wrong_secret(&self, address: SocketAddr, user: &str) {
         self.metrics.auth_failures.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = self.wrong_reported.due(self.clock_ms()) {
@@ -252,13 +252,13 @@ impl Shared {
         }
     }
 
-    /// RESP connections that there may be at a time.
+    /// Returns the limit of RESP connections.
     pub fn max_connections(&self) -> usize {
         self.max_connections.load(Ordering::Relaxed)
     }
 
-    /// Settles how many connections there may be beside the files that are open. Counting them
-    /// costs some, and is done every few seconds.
+    /// Recomputes the limit of connections from the number of open files. Counting them has a cost,
+    /// so it happens every few seconds.
     pub fn share_descriptors(&self) {
         let now = self.clock_ms();
         let counted = self.counted_ms.load(Ordering::Relaxed);
@@ -283,7 +283,7 @@ impl Shared {
         }
     }
 
-    /// Has connections learn that the classes of the cluster have changed.
+    /// Makes connections check the cluster's changed classes.
     pub fn look_at_classes(&self) {
         if let Some(cluster) = &self.cluster
             && cluster.changes.look(&cluster.map())
@@ -292,7 +292,7 @@ impl Shared {
         }
     }
 
-    /// Enters a new connection into the list of clients.
+    /// Adds a new connection to the list of clients.
     pub fn register(&self, addresses: (SocketAddr, SocketAddr), port: Port) -> Arc<Client> {
         let id = self.next_client.fetch_add(1, Ordering::Relaxed);
         let client = Arc::new(Client::new(id, addresses, port, self.now_ms()));
@@ -300,7 +300,8 @@ impl Shared {
         client
     }
 
-    /// Bytes of memory the process holds, files' pages in memory left out; 0 when unknown.
+    /// Returns the memory of the process in bytes: without cached pages of files, and those pages;
+    /// 0 if unknown.
     pub fn resident_bytes(&self) -> (u64, u64) {
         let read = self.store.disk().read(Path::new("/proc/self/statm"));
         let text = read

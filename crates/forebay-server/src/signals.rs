@@ -1,4 +1,4 @@
-//! Being told to end, or to read files again.
+//! Catches the signals to stop and to read files again.
 
 use std::io;
 
@@ -6,7 +6,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-/// SIGHUP, caught from here on: who is told to read files again while it starts does so then.
+/// SIGHUP, caught from this point. If it arrives during the start, the files are read again at the
+/// end of the start.
 #[derive(Debug)]
 pub struct HangUps {
     runtime: Runtime,
@@ -23,8 +24,8 @@ impl HangUps {
     }
 }
 
-/// SIGTERM, SIGINT and SIGHUP, caught. The first two end the process at once before this is made,
-/// so it is made before anybody is told that the server is ready.
+/// SIGTERM, SIGINT and SIGHUP, caught. Before this exists, the first two end the process at once.
+/// Therefore it is created before the server reports that it is ready.
 #[derive(Debug)]
 pub struct Signals {
     runtime: Runtime,
@@ -50,8 +51,8 @@ impl Signals {
         })
     }
 
-    /// Returns when one of the first two came, also when that was before the call; calls `reload`
-    /// when the third did.
+    /// Waits for one of the first two, including one that arrived before the call. Calls `reload`
+    /// for each of the third.
     pub fn wait(mut self, reload: impl Fn()) {
         self.runtime.block_on(async {
             loop {

@@ -1,4 +1,4 @@
-//! The commands that took long: SLOWLOG.
+//! The log of slow commands: SLOWLOG.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,15 +9,14 @@ use parking_lot::Mutex;
 
 use crate::resp::Args;
 
-/// Of a command's arguments so many are kept, and so many bytes of each.
+/// The number of a command's arguments that are kept, and the bytes of each.
 const MAX_ARGUMENTS: usize = 32;
 const MAX_ARGUMENT_BYTES: usize = 128;
 
-/// The latest of the commands that took long. Limits are those of Redis until CONFIG SET says
-/// otherwise.
+/// The latest slow commands. The limits are those of Redis until CONFIG SET changes them.
 #[derive(Debug)]
 pub struct SlowLog {
-    /// Negative: nothing is noted.
+    /// Negative: no command is recorded.
     slower_than_us: AtomicI64,
     max_len: AtomicU64,
     entries: Mutex<SlowEntries>,
@@ -30,7 +29,7 @@ struct SlowEntries {
     entries: VecDeque<SlowEntry>,
 }
 
-/// A command that took long.
+/// A slow command.
 #[derive(Debug, Clone)]
 pub struct SlowEntry {
     pub id: u64,
@@ -59,7 +58,7 @@ impl SlowLog {
         u64::try_from(least_us).is_ok_and(|least_us| time >= Duration::from_micros(least_us))
     }
 
-    /// Notes a command; its id is given here.
+    /// Records a command and gives it an id.
     pub fn note(&self, entry: SlowEntry) {
         let most = usize::try_from(self.max_len()).unwrap_or(usize::MAX);
         let mut log = self.entries.lock();
@@ -69,7 +68,7 @@ impl SlowLog {
         log.entries.truncate(most);
     }
 
-    /// The entries that `may_see` lets through, the newest first.
+    /// Returns the entries that `may_see` accepts, the newest first.
     pub fn entries(&self, may_see: impl Fn(&SlowEntry) -> bool) -> Vec<SlowEntry> {
         let log = self.entries.lock();
         let seen = log.entries.iter().filter(|entry| may_see(entry));
@@ -99,7 +98,7 @@ impl SlowLog {
     }
 }
 
-/// A command's arguments as the log keeps them: not many, not long, and without passwords.
+/// Returns a command's arguments as the log keeps them: few, short, and without passwords.
 pub fn kept(args: &Args<'_>) -> Vec<Vec<u8>> {
     if args.is(0, "auth") || args.is(0, "hello") {
         return vec![args.get(0).to_vec(), b"(redacted)".to_vec()];

@@ -1,4 +1,4 @@
-//! All tables that commands see.
+//! The set of tables that commands see.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,12 +13,12 @@ use crate::live::LiveMap;
 pub struct TableView {
     pub batch: Guard<Arc<Tables>>,
     pub live: Guard<Arc<LiveMap>>,
-    /// Live tables that are replicated are asked by way of their replicas.
+    /// Whether replicated live tables must be accessed through their replicas.
     pub in_cluster: bool,
 }
 
 impl TableView {
-    /// The same set, to be held for long.
+    /// Returns the same set for long use.
     pub fn keep(&self) -> Self {
         Self {
             batch: Guard::from_inner(Arc::clone(&self.batch)),
@@ -27,7 +27,7 @@ impl TableView {
         }
     }
 
-    /// The same set, in which these versions serve their tables.
+    /// Returns the same set with other serving versions for their tables.
     pub fn with(&self, versions: &[Arc<Version>]) -> Self {
         Self {
             batch: Guard::from_inner(Arc::new(self.batch.with(versions))),
@@ -44,19 +44,19 @@ impl TableView {
         }
     }
 
-    /// Whether a live table is read and written by way of its replicas alone.
+    /// Returns whether a live table is read and written only through its replicas.
     #[inline]
     pub fn is_replica(&self, table: &LiveTable) -> bool {
         self.in_cluster && table.options().replication.is_some()
     }
 
-    /// Whether any live table may be.
+    /// Returns whether any live table may be.
     #[inline]
     pub fn has_replicas(&self) -> bool {
         self.in_cluster && !self.live.is_empty()
     }
 
-    /// A set of one live table, as a proposal sees it.
+    /// Returns a set of one live table, as a proposal sees it.
     pub fn of_entry(table: &LiveTable) -> Self {
         static NO_TABLES: LazyLock<Arc<Tables>> = LazyLock::new(Arc::default);
         let mut live = LiveMap::new();

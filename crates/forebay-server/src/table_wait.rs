@@ -1,5 +1,6 @@
-//! Commands for a live table that another process has just made: they wait until it is open here,
-//! so that whoever made it need not.
+//! Delays commands for a live table that another process has just created, until it is open.
+//!
+//! So the process that created it need not wait.
 
 use std::time::Duration;
 
@@ -9,20 +10,20 @@ use crate::resp::Args;
 use crate::shared::Shared;
 use crate::table_view::TableView;
 
-/// Between two tries of such a command.
+/// The time between two attempts of such a command.
 pub const PAUSE: Duration = Duration::from_millis(5);
-/// The longest that one waits: many looks for new tables, of which one suffices unless the machine
-/// is short of processors.
+/// The longest wait: many looks for new tables. One is enough unless the machine is short of
+/// processors.
 const LONGEST: Duration = LOOK.saturating_mul(25);
 
-/// Whether the command that a connection is at waits for a table.
+/// The wait of a connection's current command for a table.
 #[derive(Debug, Default)]
 pub struct TableWait {
     until: Option<Duration>,
 }
 
 impl TableWait {
-    /// Whether a table of these names is in the store and not open yet, and is worth the wait.
+    /// Returns whether one of these tables is in the store, not open yet, and worth the wait.
     #[cold]
     pub fn waits<'a>(
         &mut self,
@@ -40,7 +41,7 @@ impl TableWait {
     }
 }
 
-/// The tables that a command names.
+/// Returns the tables that a command names.
 pub fn named<'a>(command: &Command, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     let is_of_table = matches!(command.run, Run::Session(_)) && command.name.starts_with("kv.");
     let table = is_of_table.then(|| args.get(1));

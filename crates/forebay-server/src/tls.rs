@@ -1,4 +1,4 @@
-//! TLS from PEM files.
+//! Loads TLS configurations from PEM files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use tokio_rustls::TlsAcceptor;
 use crate::certificate_end::not_after_unix_s;
 use crate::config::TlsFiles;
 
-/// TLS as it was read.
+/// A loaded TLS configuration.
 #[derive(Clone)]
 pub struct LoadedTls {
     pub acceptor: TlsAcceptor,
-    /// When the first of the chain's certificates ends, in seconds since 1970; `None`: unknown.
+    /// When the first of the chain's certificates expires, in seconds since 1970; `None`: unknown.
     pub ends_unix_s: Option<i64>,
 }
 
-/// Why TLS cannot be had.
+/// The reason why TLS cannot be loaded.
 #[derive(Debug, Error)]
 pub enum TlsError {
     #[error("cannot read {}: {source}", path.display())]
@@ -46,8 +46,8 @@ pub enum TlsError {
     },
 }
 
-/// Reads certificate and key, and the authorities of clients where they have to show certificates.
-/// TLS 1.2 and 1.3.
+/// Loads certificate and key, and the authorities of clients if they have to show certificates. TLS
+/// 1.2 and 1.3.
 pub fn load(disk: &dyn Disk, files: &TlsFiles) -> Result<LoadedTls, TlsError> {
     let chain = certificates(disk, &files.certificate)?;
     let ends = chain.iter().filter_map(|one| not_after_unix_s(one));
@@ -83,7 +83,7 @@ pub fn load(disk: &dyn Disk, files: &TlsFiles) -> Result<LoadedTls, TlsError> {
     }
 }
 
-/// Lets those in who show a certificate that one of the authorities in the file signed.
+/// Returns a verifier that accepts clients with a certificate signed by an authority in the file.
 fn clients_of(
     disk: &dyn Disk,
     path: &Path,

@@ -1,24 +1,25 @@
-//! What INFO and LATENCY HISTOGRAM tell: counts since the start, or since CONFIG RESETSTAT. Those
-//! of /metrics go on.
+//! The counts of INFO and LATENCY HISTOGRAM, since the start or since CONFIG RESETSTAT.
+//!
+//! RESETSTAT does not reset the counts of /metrics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use crate::metrics::{HistogramSum, Metrics, WorkerMetrics};
 
-/// See the module's text.
+/// The sums of a server's counts.
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
     pub accepted: u64,
     pub refused: u64,
     pub input_bytes: u64,
     pub output_bytes: u64,
-    /// Of all tables, by command.
+    /// Latencies of all tables, by command.
     pub latencies: BTreeMap<&'static str, HistogramSum>,
 }
 
 impl Totals {
-    /// Since the start.
+    /// Returns the counts since the start.
     pub fn of(metrics: &Metrics) -> Self {
         let sum = |of: fn(&WorkerMetrics) -> u64| -> u64 { metrics.workers().iter().map(of).sum() };
         let mut latencies: BTreeMap<_, HistogramSum> = BTreeMap::new();
@@ -34,7 +35,7 @@ impl Totals {
         }
     }
 
-    /// What came since `base`, which was taken before.
+    /// Returns the difference from `base`, which was taken before.
     #[must_use]
     pub fn since(mut self, base: &Totals) -> Self {
         for (command, sum) in &base.latencies {

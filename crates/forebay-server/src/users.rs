@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Users and their rights.
 //!
 //! The users file is JSON:
 //!
@@ -9,10 +9,10 @@
 //! ]}
 //! ```
 //!
-//! `tables` are patterns as those of SCAN; `verbs` are `read`, `write`, `push` and `admin` (which
-//! swaps by HTTP). A password is kept as the hex SHA-256 of its bytes, as in Redis's ACL files.
+//! `tables` are patterns as those of SCAN. `verbs` are `read`, `write`, `push` and `admin` (which
+//! swaps by HTTP). A password is stored as the hex SHA-256 of its bytes, as in Redis's ACL files.
 //! That is no slow hash: it protects long random passwords (`openssl rand -hex 32`), not those that
-//! people think of. The user `default` is the one that AUTH with a password alone means.
+//! people think of. AUTH with only a password means the user `default`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use crate::glob;
 
-/// What is done to a table.
+/// An operation on a table that a user may have the right to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -42,7 +42,7 @@ pub struct Users {
     users: Vec<Arc<User>>,
 }
 
-/// One user, and what it may do.
+/// A user and its rights.
 #[derive(PartialEq, Eq)]
 pub struct User {
     name: String,
@@ -50,13 +50,13 @@ pub struct User {
     /// Patterns of table names.
     tables: Vec<String>,
     verbs: Vec<Verb>,
-    /// May read every table: the usual case, settled once.
+    /// Whether it may read every table: the usual case, computed once.
     reads_all: bool,
     /// The only table that the patterns name.
     only_table: Option<TableName>,
 }
 
-/// Why a users file cannot be used.
+/// The reason why a users file is invalid.
 #[derive(Debug, Error)]
 pub enum UsersError {
     #[error("cannot read the users file {}: {source}", path.display())]
@@ -84,7 +84,7 @@ struct UserEntry {
 }
 
 impl Users {
-    /// Reads a users file. One without any user is refused: nobody could log in.
+    /// Reads a users file. Refuses a file without users, because no client could log in.
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<Self, UsersError> {
         let path = path.to_path_buf();
         match disk.read(&path) {
@@ -120,8 +120,8 @@ impl Users {
         self.users.iter().map(|user| &**user)
     }
 
-    /// The user of that name, when the password is right. Takes the same time for every name and
-    /// password of the same lengths.
+    /// Returns the user of that name if the password is right. Takes the same time for every name
+    /// and password of the same lengths.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let given = digest(&SHA256, password);
         let (mut found, mut place) = (Choice::from(0), 0u64);
@@ -134,12 +134,12 @@ impl Users {
         bool::from(found).then(|| Arc::clone(&self.users[place as usize]))
     }
 
-    /// The user of that name, for who is known to have its password.
+    /// Returns the user of that name, for a caller that has proved its password.
     pub fn named(&self, name: &str) -> Option<Arc<User>> {
         self.users.iter().find(|user| user.name == name).cloned()
     }
 
-    /// What is said of a user now; `None` when it is gone or has another password.
+    /// Returns a user's current entry. `None` if it was removed or has another password.
     pub fn renewed(&self, user: &User) -> Option<Arc<User>> {
         let mut users = self.users.iter();
         let same = |known: &&Arc<User>| {
@@ -150,8 +150,8 @@ impl Users {
 }
 
 impl User {
-    /// The user of a server without a users file: only this machine reaches it, and all may read
-    /// and write.
+    /// Returns the user of a server without a users file: only this machine reaches the server, and
+    /// all clients may read and write.
     pub fn anyone() -> Self {
         Self {
             name: "default".to_owned(),
@@ -187,17 +187,17 @@ impl User {
         &self.name
     }
 
-    /// Patterns of table names.
+    /// Returns the patterns of table names.
     pub fn tables(&self) -> &[String] {
         &self.tables
     }
 
-    /// The table that this user is bound to: the only one that it may do anything to.
+    /// Returns the only table that this user may access, if it is bound to one.
     pub fn only_table(&self) -> Option<&TableName> {
         self.only_table.as_ref()
     }
 
-    /// Whether this user may read every table.
+    /// Returns whether this user may read every table.
     pub fn reads_all(&self) -> bool {
         self.reads_all
     }
@@ -206,7 +206,7 @@ impl User {
         &self.verbs
     }
 
-    /// Whether this user may do that to that table.
+    /// Returns whether this user may do that to that table.
     #[inline]
     pub fn may(&self, verb: Verb, table: &[u8]) -> bool {
         (self.reads_all && verb == Verb::Read) || self.may_by_patterns(verb, table)
@@ -219,7 +219,7 @@ impl User {
 }
 
 impl std::fmt::Debug for User {
-    /// Without the hash.
+    /// Formats the user without the hash.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("User")
             .field("name", &self.name)
@@ -229,7 +229,7 @@ impl std::fmt::Debug for User {
     }
 }
 
-/// A bearer token. It does not show in logs.
+/// A bearer token. It does not appear in logs.
 pub struct Token(String);
 
 impl Token {
@@ -248,7 +248,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Whether two secrets are the same, in a time that does not depend on where they differ.
+/// Returns whether two secrets are equal, in a time that does not depend on where they differ.
 fn same_secret(given: &[u8], expected: &[u8]) -> bool {
     let (given, expected) = (digest(&SHA256, given), digest(&SHA256, expected));
     given.as_ref().ct_eq(expected.as_ref()).into()

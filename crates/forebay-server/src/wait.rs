@@ -1,4 +1,4 @@
-//! What a connection waits for before its pipeline goes on, in order with its other commands.
+//! The waits of a connection before its pipeline continues, in order with its other commands.
 
 use std::fmt;
 use std::future::Future;
@@ -10,26 +10,26 @@ use tracing::error;
 use crate::cluster::elsewhere;
 use crate::work::{Done, Work, WorkOutcome};
 
-/// See the module's text.
+/// A wait of a pipeline.
 pub enum Wait {
     /// Work that blocks, for a thread that may wait.
     Work(Work),
     /// Work whose keys other nodes have.
     Elsewhere(Box<Work>),
-    /// Something that happens elsewhere. No thread is held meanwhile.
+    /// An event outside of the connection. No thread is blocked meanwhile.
     Event(Pin<Box<dyn Future<Output = Waited> + Send>>),
 }
 
-/// What a wait came to.
+/// The result of a wait.
 #[derive(Debug)]
 pub enum Waited {
     /// Commands were answered.
     Done(Done),
-    /// What was written is durable, or is not known to be.
+    /// The writes are durable, or their durability is unknown.
     Durable(Result<(), LiveError>),
     /// A pause is over.
     Paused,
-    /// The work broke down: there is no answer.
+    /// The work failed without a reply.
     Broken,
 }
 

@@ -1,4 +1,4 @@
-//! Commands that have to wait for the device, and the answer of the thread that runs them.
+//! Commands that have to wait for the device, and the results of the threads that run them.
 
 use std::sync::Arc;
 
@@ -28,15 +28,15 @@ pub struct Work {
     /// The worker that serves the connection.
     pub worker: usize,
     pub resp3: bool,
-    /// Leave to read replicas was given.
+    /// Whether a read permit was granted.
     pub has_permit: bool,
 }
 
-/// What became of work.
+/// The outcome of work.
 #[derive(Debug)]
 pub enum WorkOutcome {
     Done(Done),
-    /// Its keys are not here.
+    /// This node lacks its keys.
     Elsewhere(Work),
 }
 
@@ -44,11 +44,11 @@ pub enum WorkOutcome {
 pub enum Task {
     /// One command, by its place in the command table.
     One(usize, OwnedArgs),
-    /// GETs of one table; some of them may be left for another time, the first never.
+    /// GETs of one table; some of them may stay unanswered, but never the first.
     Gets(OwnedGets),
-    /// What was queued since MULTI.
+    /// The commands since MULTI.
     Exec(QueuedCommands),
-    /// What another node asks of a partition of a live table.
+    /// Another node's request about a partition of a live table.
     Part(Box<PartAsk>),
     /// Commands that write to a live table of a cluster.
     Writes(OwnedWrites),
@@ -56,43 +56,42 @@ pub enum Task {
     Watch(WatchAsk),
 }
 
-/// Commands that follow each other, each of which writes to one key of the same live table of a
-/// cluster.
+/// Consecutive commands, each of which writes one key of the same live table of a cluster.
 #[derive(Debug, Default)]
 pub struct OwnedWrites {
-    /// With their places in the command table.
+    /// The commands with their places in the command table.
     pub commands: Vec<(usize, OwnedArgs)>,
 }
 
-/// What such a thread answers.
+/// The result of a thread that may wait.
 #[derive(Debug)]
 pub struct Done {
     pub replies: Reply,
-    /// How many commands were answered; one, but for GETs.
+    /// How many commands were answered: one, except for GETs.
     pub answered: usize,
-    /// How many of these with an error.
+    /// How many of these failed.
     pub failed: usize,
-    /// Which of them, where they are commands of several kinds.
+    /// Which of them failed, if they are commands of several kinds.
     pub failures: Vec<usize>,
     /// The first table that was read or written to.
     pub table: Option<TableName>,
-    /// What was written and is not durable yet.
+    /// Writes that are not durable yet.
     pub commits: Commits,
-    /// Another node had to be asked.
+    /// Whether another node had to be asked.
     pub elsewhere: bool,
-    /// What WATCH named is watched from then on.
+    /// The keys that WATCH named, to be watched from then on.
     pub watches: Watches,
 }
 
 impl Work {
-    /// Answers, waiting for the device where it must. Whether writes are durable is not waited for
-    /// here.
+    /// Runs the work, waiting for the device if necessary. It does not wait for the durability of
+    /// writes.
     pub fn run(self) -> WorkOutcome {
         let port = self.client.port;
         self.run_as(port)
     }
 
-    /// The same, as if it had come to that port.
+    /// Runs the work as if that port had received it.
     pub fn run_as(self, port: Port) -> WorkOutcome {
         let view = self.view(port);
         let mut reply = self.reply();
@@ -123,7 +122,7 @@ impl Work {
         }
     }
 
-    /// What its commands see, on a thread that may wait.
+    /// Returns the tables of its commands, for a thread that may wait.
     pub fn view(&self, port: Port) -> View<'_> {
         View {
             tables: &self.tables,
@@ -136,7 +135,7 @@ impl Work {
         }
     }
 
-    /// For its replies, on the account of the connection.
+    /// Returns a buffer for its replies, charged to the connection.
     pub fn reply(&self) -> Reply {
         let charge = Charge::new(&self.shared.reply_memory, &self.client);
         Reply::charged(self.resp3, charge)
@@ -144,7 +143,7 @@ impl Work {
 }
 
 impl Done {
-    /// Of one command.
+    /// Returns the result of one command.
     pub fn of(replies: Reply, outcome: Outcome, table: Option<TableName>) -> Self {
         Self {
             replies,

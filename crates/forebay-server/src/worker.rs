@@ -1,8 +1,8 @@
-//! The threads that serve RESP: each runs its own connections from beginning to end.
+//! The threads that serve RESP. Each runs its own connections from beginning to end.
 //!
-//! The first worker also accepts; connections go to the workers in turn. A tenth of a second at a
-//! time each worker sweeps its connections: those that overstay a deadline, or are idle while the
-//! server stops, are ended. That costs a connection no timer of its own.
+//! The first worker also accepts; connections are distributed to the workers in turn. Each worker
+//! sweeps its connections every tenth of a second. The sweep ends those that exceed a deadline, or
+//! are idle while the server stops. So a connection needs no timer of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,31 +23,31 @@ use crate::port::Port;
 use crate::shared::Shared;
 
 const SWEEP: Duration = Duration::from_millis(100);
-/// Threads of one worker that wait for the device; more work queues behind them.
+/// The threads of one worker that wait for the device; more work is queued.
 const WAITING_THREADS: usize = 64;
-/// After a failure to accept, mostly for want of file descriptors.
+/// The pause after a failure to accept, mostly for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection that came in, and where.
+/// An accepted connection, and its port.
 type AcceptedConnection = (Box<dyn Arrival>, Port);
 
-/// To a worker, for what came in.
+/// The channel to a worker, for accepted connections.
 type Way = UnboundedSender<AcceptedConnection>;
 
-/// A port, and what it is for.
+/// A listener, and the kind of its port.
 pub type Open = (Box<dyn Listener>, Port);
 
-/// What a worker is made from.
+/// The parts of a worker.
 pub struct Worker {
     pub index: usize,
     pub shared: Arc<Shared>,
     inbox: UnboundedReceiver<AcceptedConnection>,
-    /// The first worker has the listeners, and the ways to all workers.
+    /// The first worker has the listeners, each with the channels to all workers.
     listeners: Vec<(Open, Vec<Way>)>,
 }
 
-/// Makes the workers' parts; the listeners go to the first. What they need of the system they have
-/// then.
+/// Creates the workers with all resources of the system that they need; the listeners go to the
+/// first.
 pub fn workers(shared: &Arc<Shared>, open: Vec<Open>) -> std::io::Result<Vec<(Worker, Runtime)>> {
     let count = shared.metrics.workers().len();
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
@@ -75,11 +75,12 @@ impl Worker {
         let (shared, index) = (Arc::clone(&self.shared), self.index);
         let _ends = WorkerEnd { shared, index };
         runtime.block_on(self.serve());
-        // Work for connections that are gone may still wait for the device: it is not waited for.
+        // Work of closed connections may still wait for the device: the worker does not wait for
+        // it.
         runtime.shutdown_background();
     }
 
-    // Connections are tasks of this worker, and of nobody else.
+    // Connections are tasks of this worker only.
     #[allow(clippy::disallowed_methods)]
     async fn serve(mut self) {
         let listeners = std::mem::take(&mut self.listeners).into_iter();
@@ -146,7 +147,7 @@ impl Worker {
         Some(client)
     }
 
-    /// Ends a connection that overstays.
+    /// Ends a connection that exceeds a deadline.
     fn check(&self, client: &Client) {
         let (limits, now) = (&self.shared.config.limits, self.shared.now_ms());
         let past = |since: u64, time: Duration| now.saturating_sub(since) > time.as_millis() as u64;
@@ -210,7 +211,7 @@ impl Worker {
     }
 }
 
-/// Serves one connection, through TLS when there is a certificate.
+/// Serves one connection, through TLS if there is a certificate.
 async fn serve(
     stream: Box<dyn NetStream>,
     tls: Option<TlsAcceptor>,
@@ -261,7 +262,8 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
     connection.serve().await
 }
 
-/// What the connections of a port begin with: nodes show each other certificates of their own.
+/// Returns the TLS acceptor for connections of a port. Nodes show each other certificates of their
+/// own.
 fn acceptor(shared: &Shared, port: Port) -> Option<TlsAcceptor> {
     match port {
         Port::Peer => {
@@ -272,7 +274,7 @@ fn acceptor(shared: &Shared, port: Port) -> Option<TlsAcceptor> {
     }
 }
 
-/// Hands new connections to the workers in turn, and turns those away that are too many.
+/// Distributes new connections to the workers in turn, and refuses those beyond the limit.
 async fn accept((mut listener, port): Open, workers: Vec<Way>, shared: Arc<Shared>) {
     for turn in 0usize.. {
         match listener.accept().await {
@@ -280,15 +282,15 @@ async fn accept((mut listener, port): Open, workers: Vec<Way>, shared: Arc<Share
                 shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
                 let most = shared.max_connections();
                 let connected = shared.metrics.connected.load(Ordering::Relaxed);
-                // Without other nodes it would answer less than with too many of them.
+                // Without other nodes this node would answer less than with too many of them.
                 if connected >= most as i64 && port != Port::Peer {
                     if let Some(left_out) = shared.refusals_reported.due(shared.clock_ms()) {
                         let address = arrival.peer();
                         warn!(%address, most, left_out, "a connection was refused: there are too many");
                     }
                     shared.metrics.refused.fetch_add(1, Ordering::Relaxed);
-                    // What is not encrypted a client of TLS takes for garbage, and a handshake
-                    // would cost as much as serving it.
+                    // A TLS client takes unencrypted bytes for garbage, and a handshake would cost
+                    // as much as serving it.
                     let words: &[u8] = match shared.secrets.acceptor() {
                         None => b"-ERR max number of clients reached\r\n",
                         Some(_) => b"",
@@ -297,7 +299,7 @@ async fn accept((mut listener, port): Open, workers: Vec<Way>, shared: Arc<Share
                     continue;
                 }
                 shared.metrics.connected.fetch_add(1, Ordering::Relaxed);
-                // One that has ended is passed over.
+                // Workers that have ended are skipped.
                 let (after, before) = workers.split_at(turn % workers.len());
                 let handed = before
                     .iter()
@@ -317,7 +319,7 @@ async fn accept((mut listener, port): Open, workers: Vec<Way>, shared: Arc<Share
     }
 }
 
-/// Notes that a worker has ended, however it did.
+/// Records that a worker has ended, for any reason.
 struct WorkerEnd {
     shared: Arc<Shared>,
     index: usize,
@@ -343,7 +345,7 @@ impl Drop for WorkerEnd {
     }
 }
 
-/// Tells of a client that was dropped for the replies that it did not read.
+/// Logs that a client was dropped for replies that it did not read.
 fn notify_drop(shared: &Shared, client: &Client, held_bytes: usize, why: &str) {
     if let Some(left_out) = shared.drops_reported.due(shared.now_ms()) {
         let address = client.address;
@@ -351,7 +353,7 @@ fn notify_drop(shared: &Shared, client: &Client, held_bytes: usize, why: &str) {
     }
 }
 
-/// A place in the list of clients, given back however the connection ends.
+/// An entry in the list of clients, removed however the connection ends.
 struct Registered {
     shared: Arc<Shared>,
     client: Arc<Client>,
@@ -365,7 +367,7 @@ impl Drop for Registered {
             notify_drop(&self.shared, &self.client, held_bytes, why);
             self.shared.metrics.count_drop(Reason::ReplyMemory);
         }
-        // What other threads make for it is for nobody.
+        // Replies that other threads make for it are discarded.
         self.client.drop_for(0);
         self.shared
             .metrics

@@ -1,4 +1,4 @@
-//! What concerns the whole server or all of its clients: who may, and what comes of it.
+//! Commands that concern the whole server or all of its clients: rights and effects.
 
 use crate::common::{Fixture, PASSWORD_HASH, Reply, client_of, encode, text_of, with_users};
 

@@ -1,4 +1,5 @@
-//! All tests of this folder in one binary, since each binary is linked by itself.
+//! All tests of this folder in one binary, because each binary is linked separately.
+//!
 //! `cargo test -p forebay-server --test server security::` runs those of security.rs.
 
 mod administration;

@@ -1,4 +1,5 @@
-//! Servers that are nodes of a cluster: what is not here is forwarded, or clients are led to it.
+//! Servers that are nodes of a cluster: they forward commands for other nodes' keys or redirect
+//! clients.
 
 use crate::common::cluster::{
     CLASSES, GATEWAY, InOneProcess, LISTEN, ROWS, class, holders, key, key_in, slot, value,
@@ -32,7 +33,7 @@ fn the_ordinary_port_serves_what_is_here_and_leads_to_the_rest() {
 #[test]
 fn a_client_is_never_led_to_a_node_that_does_not_hold_the_key() {
     let cluster = InOneProcess::new();
-    // Of `few` only the primary of each class has it.
+    // Of `few` only the primary of each class has a replica.
     for (at, (_, [primary, second])) in CLASSES.iter().enumerate() {
         let wire = key_in("few", at);
         let moved = cluster.client(*second, LISTEN).text(&format!("GET {wire}"));
@@ -151,7 +152,7 @@ fn the_next_node_is_asked_when_one_is_gone_and_silence_is_told() {
     for _ in 0..3 {
         assert_eq!(client.ask(&format!("GET {wire}")), bulk(value(n, 0)));
     }
-    // The first node to ask is of the other zone: one of them is met once, at most.
+    // The first node to ask is in the other zone: each of them is met once, at most.
     let (suspected, _) = cluster.member(1).reported_of();
     assert!(suspected.len() <= 1 && suspected.iter().all(|node| *node == 2));
     cluster.stop(3);

@@ -1,4 +1,4 @@
-//! What nodes of a cluster tell clients of it.
+//! Commands by which nodes describe the cluster to clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -364,7 +364,7 @@ fn ranges_and_versions_are_reported() {
     );
 }
 
-/// Has the second class lie with nodes 2, 3 and 1, and a table of three replicas there.
+/// Assigns the second class to nodes 2, 3 and 1, and adds a table of three replicas.
 fn with_a_third_replica(model: &mut Model) {
     let lists: [(u16, &[u32]); 3] = [(0, &[1, 2]), (4096, &[2, 3, 1]), (9000, &[3, 1])];
     let main = lists.map(|(slot, list)| range(Bound::Slot(slot), list));

@@ -1,4 +1,4 @@
-//! Nodes of a cluster that disagree, are silent, send garbage, or are not whom they should be.
+//! Nodes of a cluster that disagree, are silent, send garbage, or have a wrong identity.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ fn number(wire: &str) -> u32 {
     wire[wire.len() - 4..].parse().expect("a number")
 }
 
-/// Has the second class of hashed tables lie with these.
+/// Assigns the second class of hashed tables to these nodes.
 fn second_class_at(list: [u32; 2]) -> impl FnOnce(&mut Model) {
     move |model| {
         let main = [(0, [1, 2]), (4096, list), (9000, [3, 1])];
@@ -99,7 +99,7 @@ fn a_key_that_comes_here_meanwhile_is_read_here() {
             replies.last().expect("a reply")
         });
         SystemClock.sleep(Duration::from_millis(100));
-        // Held first, told of then, as a node does it.
+        // The node holds it first and reports it afterwards, as in production.
         let (member, model) = (cluster.member(1), second_class_at([1, 3]));
         member.change_quietly(model);
         serving.rehold(&few).expect("reheld");
@@ -168,7 +168,7 @@ fn rights_are_those_that_the_owner_of_a_key_knows() {
     let some = fixture.file("some.json", &users("\"log\""));
     let other = fixture.file("other.json", &users("\"*\"").replace("shop", "ops"));
     let files = [everything, some, other];
-    // Files lie on the real disk, and the store in memory.
+    // Files are on the real disk, and the store is in memory.
     let cluster = InOneProcess::on(
         Arc::new(forebay_io::OsDisk::default()),
         move |node, config| {
@@ -272,7 +272,7 @@ fn a_node_that_comes_back_is_trusted_again() {
     assert_eq!(cluster.member(1).reported_of(), (vec![2], vec![2]));
 }
 
-/// Without certificates a node is what it says that it is.
+/// Without certificates a node is what it claims.
 #[test]
 fn a_node_that_was_removed_is_refused_and_its_connections_end() {
     let cluster = InOneProcess::new();
@@ -346,7 +346,7 @@ fn ports_know_their_own_commands_only() {
     let reported = forward(b"1", b"7", b"few 9", &get);
     let wanted = "NOVERSION version 9 of table few is asked for, which is not open here: 1 serves";
     assert_eq!(reported, wanted);
-    // One that was replaced is open still.
+    // A connection that was replaced is still open.
     push(&cluster.fixture, "few", Order::Hashed, 2);
     cluster.servers[0]
         .as_ref()

@@ -1,4 +1,4 @@
-//! What HTTP says of a node of a cluster.
+//! The HTTP answers of a node of a cluster.
 
 use std::io::{Read, Write};
 
@@ -57,7 +57,7 @@ fn commands_elsewhere_are_counted_by_what_became_of_them() {
     assert!(metric(&cluster, 1, "forebay_peers_suspected_total") == 1.0);
     assert!(metric(&cluster, 1, "forebay_cluster_nodes{state=\"away\"}") == 1.0);
     assert!(metric(&cluster, 1, "forebay_cluster_revision") == 5.0);
-    // Here nothing waited for the device.
+    // Nothing waited for the device.
     let misses = "forebay_page_cache_misses_total{table=\"few\"}";
     let (_, page) = get(&cluster, 1, "/metrics");
     assert!(
@@ -129,7 +129,7 @@ fn a_pipeline_over_several_nodes_waits_by_batches_and_not_by_keys() {
     let cluster = InOneProcess::new();
     let mut gateway = cluster.client(2, GATEWAY);
     let get = |n: u32| encode(&[b"GET", format!("words:{}", key(n % ROWS)).as_bytes()]);
-    // On this disk nothing is in memory: what is here is waited for, too.
+    // This disk keeps nothing in memory: reads of this node's data wait, too.
     gateway.send(&(0..6400).flat_map(get).collect::<Vec<u8>>());
     for n in 0..6400 {
         let wanted = Reply::Bulk(value(n % ROWS, 0).into_bytes());

@@ -1,4 +1,5 @@
-//! Live tables of a cluster at nodes that have no replica of them: commands are led on, or refused.
+//! Live tables of a cluster on nodes without a replica: commands are forwarded, redirected or
+//! refused.
 
 use std::time::Duration;
 
@@ -17,14 +18,14 @@ use forebay_run::hash::KeyHasher;
 
 /// Where the second partition begins.
 const CUT: u16 = 8192;
-/// Who has the partitions, the leaders first.
+/// The nodes that have the partitions, the leaders first.
 const HOLDERS: [[u32; 3]; 2] = [[2, 3, 1], [3, 2, 1]];
 
 fn nodes(ids: &[u32]) -> Vec<NodeId> {
     ids.iter().copied().map(NodeId).collect()
 }
 
-/// Adds the live table `carts` of two partitions, each with the first so many of its holders.
+/// Adds the live table `carts` of two partitions, each with its first `holders` holders.
 fn add_carts(member: &StandIn, holders: usize) {
     let table = TableName::new("carts").expect("a name, or a key");
     let mut entry = TableEntry::new(Order::Hashed, LayoutName::Table(table.clone()), 3);
@@ -58,7 +59,7 @@ fn cluster() -> InOneProcess {
     cluster_with(3)
 }
 
-/// One where the last node is to have no replica, if there are two holders.
+/// A cluster whose last node is to have no replica, if there are two holders.
 fn cluster_with(holders: usize) -> InOneProcess {
     let cluster = InOneProcess::changed(|_, config| {
         if let Some(cluster) = &mut config.cluster {
@@ -88,8 +89,8 @@ fn keys() -> [String; 2] {
     })
 }
 
-/// The reply to what nobody takes. For the last of many tries to forward a write there may be too
-/// little time left: then nobody knows whether it was done, and it is given again.
+/// The reply to a command that no node accepts. Too little time may be left for the last attempt to
+/// forward a write. Then its outcome is unknown, and the command is repeated.
 fn refused(ask: impl FnMut() -> String) -> String {
     let mut replies = std::iter::repeat_with(ask).take(20);
     let is_certain = |reply: &String| !reply.starts_with("-UNCERTAIN ");
@@ -103,13 +104,13 @@ fn clients_of_the_ordinary_port_are_led_to_who_leads() {
     let cluster = cluster_with(2);
     let mut client = cluster.client(1, LISTEN);
     for (key, holders) in keys().iter().zip(HOLDERS) {
-        // Its ordinary port is told as a replica's.
+        // Its ordinary port is listed as a replica's.
         let moved = format!("-MOVED {} 127.0.0.{}:7381", slot(key), holders[0]);
         for command in ["GET K", "SET K 1", "INCR K", "MGET K", "DEL K", "HGETALL K"] {
             let command = command.replace('K', key);
             assert_eq!(client.text(&command), moved, "{command}");
         }
-        // Who is led elsewhere by the reply to EXEC sends it without its MULTI.
+        // A client that the reply to EXEC redirects sends EXEC without its MULTI.
         let refused = refused(|| {
             assert_eq!(client.text("MULTI"), "OK");
             assert_eq!(client.text(&format!("SET {key} 1")), "QUEUED");
@@ -120,7 +121,7 @@ fn clients_of_the_ordinary_port_are_led_to_who_leads() {
     }
 }
 
-/// Commands are forwarded; here nobody takes them.
+/// Commands are forwarded, and no node accepts them.
 fn is_forwarded(cluster: &InOneProcess, port: u16, key: &str) {
     let mut client = cluster.client(1, port);
     for command in [format!("GET {key}"), format!("SET {key} 1")] {
@@ -137,7 +138,7 @@ fn clients_of_a_class_are_led_nowhere_else() {
     }
 }
 
-/// Clients that are led to a replica's address take it for a primary's from then on.
+/// Clients that are redirected to a replica's address take it for a primary's from then on.
 #[test]
 fn nobody_is_led_to_an_address_that_is_told_as_a_replicas() {
     let cluster = cluster_with(1);
@@ -190,7 +191,7 @@ fn readers_of_live_tables_are_nudged_when_a_class_has_other_nodes() {
     assert_eq!(client.text(&format!("GET {carts}")), moved);
 }
 
-/// What it would lead them by is a guess, and the next node's guess is another one.
+/// Its redirect would follow a guess, and the next node's guess is another one.
 #[test]
 fn a_node_without_the_replica_that_it_is_to_have_leads_nobody_elsewhere() {
     let cluster = cluster();

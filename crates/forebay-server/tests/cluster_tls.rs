@@ -29,7 +29,7 @@ fn pins(own: &[&OwnCertificate]) -> Vec<Pin> {
         .collect()
 }
 
-/// Each node lets in those whose certificates are pinned there.
+/// Each node accepts those whose certificates are pinned on it.
 fn cluster(of: &[OwnCertificate; 3], peers: &Arc<PinnedPeers>) -> InOneProcess {
     InOneProcess::changed(|node, config| {
         let own = &of[node as usize - 1];
@@ -83,7 +83,7 @@ fn who_shows_another_certificate_or_none_is_not_let_in() {
     );
     assert!(ask(Some(&tls(&stranger, &peers))).is_err());
     assert!(ask(None).is_err());
-    // Nor does a node that is pinned talk to one that is not.
+    // A pinned node does not talk to an unpinned one either.
     let nobody = PinnedPeers::new(pins(&[&stranger]));
     assert!(ask(Some(&tls(&nodes[0], &nobody))).is_err());
 }

@@ -1,4 +1,4 @@
-//! Walks over the nodes of a cluster: what each port covers, and in what order.
+//! Walks over the nodes of a cluster: the ranges that each port covers, and their order.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn all_keys() -> BTreeSet<String> {
     ["words", "few", "log"].into_iter().flat_map(of).collect()
 }
 
-/// What SCAN, KEYS and DBSIZE say at a port, after they were found to be one.
+/// The common result of SCAN, KEYS and DBSIZE at a port.
 fn covered(cluster: &InOneProcess, node: u32, port: u16) -> BTreeSet<String> {
     let mut client = cluster.client(node, port);
     let keys = scanned(&mut client, " COUNT 7");
@@ -161,7 +161,7 @@ fn keys_by_chance_are_of_all_nodes() {
     panic!("only classes {classes:?}");
 }
 
-/// All pages of a range, as next says.
+/// All pages of a range, following `next`.
 fn ranged(client: &mut Client<SimClient>, (start, end): (&str, &str), more: &str) -> Vec<String> {
     let (mut start, mut end) = (start.to_owned(), end.to_owned());
     let mut found = Vec::new();

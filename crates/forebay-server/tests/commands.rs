@@ -145,7 +145,7 @@ fn errors_say_what_is_wrong() {
     assert_eq!(client.text("GET words:k0001"), "value 1");
 }
 
-/// One SCAN of a walk; returns the cursor to go on with.
+/// Runs one SCAN of a walk. Returns the cursor to continue with.
 fn scan_on(
     client: &mut Client<TcpStream>,
     cursor: &str,
@@ -550,8 +550,8 @@ fn random_keys_are_of_all_places() {
         let draws = keys.len();
         keys.sort();
         keys.dedup();
-        // Of a quarter of a table or more, drawn at random, few keys come twice, and some of any
-        // tenth come.
+        // In a random sample of a quarter of a table or more, few keys appear twice, and some of
+        // any tenth appear.
         assert!(
             draws > most / 8 && keys.len() > draws / 2,
             "{table}: {} of {draws}",

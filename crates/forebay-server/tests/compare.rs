@@ -1,4 +1,5 @@
-//! KV.GETV, KV.SETV, KV.DELV: changes that are made only where a key is still what was read.
+//! KV.GETV, KV.SETV, KV.DELV: changes that are made only if a key still has the version that was
+//! read.
 
 use std::net::TcpStream;
 
@@ -30,7 +31,7 @@ fn served() -> Fixture {
     fixture
 }
 
-/// A key's version, and what it holds.
+/// A key's version and value.
 fn read(client: &mut Client, key: &str) -> (String, String) {
     let mut both = client.texts(&format!("KV.GETV {key}"));
     let value = both.pop().expect("a value");
@@ -59,7 +60,7 @@ fn a_key_is_set_where_its_version_is_that_which_was_read() {
         let next = client.text(&format!("KV.SETV {key} {second} {set}"));
         assert_ne!(next, set);
         assert_eq!(read(&mut client, key), (next.clone(), second.to_owned()));
-        // What was changed and changed back is not noticed, as the documents say.
+        // A value that was changed and changed back is not noticed, as documented.
         client.ask(&format!("SET {key} {first}"));
         assert_eq!(read(&mut client, key).0, set);
         let back = client.text(&format!("KV.SETV {key} {second} {set}"));
@@ -98,7 +99,7 @@ fn a_version_is_of_the_expiry_too() {
         (gone.as_str(), client.text("EXISTS ttl:a")),
         (ABSENT, "0".to_owned())
     );
-    // A table with a lifetime gives it, and tells the version that is read then.
+    // A table with a TTL applies it, and returns the version that is read afterwards.
     let day = client.text(&format!("KV.SETV day:a x {ABSENT}"));
     assert_eq!(read(&mut client, "day:a").0, day);
     client.ask("PERSIST day:a");

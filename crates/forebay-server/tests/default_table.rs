@@ -1,5 +1,4 @@
-//! A server with a default table, users who see some tables, and commands on keys that belong
-//! together.
+//! A server with a default table: users with rights to some tables, and commands on several keys.
 
 use crate::common::{Fixture, client_of, with_users};
 
@@ -66,7 +65,7 @@ fn keys_that_change_together_lie_together() {
         client.text("RENAME kv:a own:a"),
         format!("{apart}are of several tables")
     );
-    // Of so many keys some lie in another partition.
+    // Some of so many keys are in another partition.
     let reported: Vec<String> = (0..64)
         .map(|n| client.text(&format!("COPY kv:a kv:{n}")))
         .collect();

@@ -1,4 +1,4 @@
-//! The events of a server by HTTP: who sees which, and how a reader resumes.
+//! The events of a server by HTTP: the events that each user sees, and how a reader resumes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn a_reader_asks_for_what_it_does_not_know() {
         (numbers(&none), &none["last"]),
         (vec![], &Value::from(1002))
     );
-    // Of a process before.
+    // From a previous process.
     assert_eq!(asked(&fixture, "?after=7", "")["gap"], true);
     for _ in 0..2500 {
         ring.push(event("swapped", Some("words")));
@@ -149,7 +149,7 @@ fn a_stream_continues_and_resumes_where_it_was() {
     let mut resumed = Stream::open(&fixture, "Last-Event-ID: 1002\r\n");
     resumed.next();
     assert_eq!(resumed.next(), "id: 1003");
-    // A gap is said.
+    // A gap is reported.
     let mut late = Stream::open(&fixture, "Last-Event-ID: 3\r\n");
     late.next();
     assert_eq!(late.next(), "event: gap");

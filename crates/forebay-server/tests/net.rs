@@ -1,5 +1,6 @@
-//! What connections do to a server: bytes come in pieces, connections break, clients do not read.
-//! The network is in memory. What is random is drawn from a seed that a failure prints;
+//! Faulty connections: bytes arrive in pieces, connections break, clients do not read.
+//!
+//! The network is in memory. Random choices depend on a seed that a failure prints;
 //! `FOREBAY_TEST_SEED=n` repeats it.
 
 use std::io::{Read, Write};
@@ -51,7 +52,7 @@ impl MemoryServer {
         Client::new(self.connect(Wire::default()))
     }
 
-    /// All that is answered to bytes that were sent at once and are the last ones.
+    /// All replies to bytes that were sent at once and are the last ones.
     fn answers(&self, wire: Wire, sent: &[u8]) -> Vec<u8> {
         let mut client = self.connect(wire);
         client.write_all(sent).expect("sent");
@@ -117,7 +118,7 @@ fn mixture(rng: &mut Rng, count: usize) -> Vec<u8> {
             sent.extend(command(&text));
         }
     }
-    // What ends a connection, or a command that never comes to its end.
+    // Input that ends a connection, or a command that is never complete.
     sent.extend_from_slice(
         [
             &b"*1\r\n$-5\r\nPING\r\n"[..],
@@ -149,7 +150,7 @@ fn commands_that_come_in_pieces_are_answered_as_those_that_come_at_once() {
     }
 }
 
-/// Commands on keys of their own, what each is answered, and the values of `a b c n d e` after it.
+/// Commands on keys of their own, their replies, and the values of `a b c n d e` afterwards.
 const STEPS: [(&str, &str, &str); 10] = [
     ("SET live:#a 1", "+OK\r\n", "1 - - - - -"),
     ("APPEND live:#a 2", ":2\r\n", "12 - - - - -"),
@@ -187,7 +188,7 @@ fn a_connection_that_breaks_has_done_each_command_wholly_or_not_at_all_and_in_or
             .in_pieces(rng.next_u64(), 1 + rng.below(80))
             .breaking_after(breaks_after as u64);
         let mut client = by_net.connect(wire);
-        // It may be broken before it has begun.
+        // The connection may break before it begins.
         let _ = client.write_all(&commands.concat());
         let mut answers = Vec::new();
         let outcome = client.read_to_end(&mut answers);
@@ -231,7 +232,7 @@ fn a_client_that_does_not_read_keeps_nobody_else_waiting() {
     assert_eq!(other.text("GET live:after"), "all");
 }
 
-/// What `/metrics` says of one line.
+/// The value of one line of `/metrics`.
 fn metric(by_net: &MemoryServer, line: &str) -> u64 {
     let address = by_net.fixture.server().http_address().expect("HTTP");
     let client = by_net.net.connect(address, Wire::default());

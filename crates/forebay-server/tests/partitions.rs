@@ -1,4 +1,4 @@
-//! A live table of which some partitions are not here: what clients are told.
+//! Replies of a server that lacks some partitions of a live table.
 
 use crate::common::{Fixture, Reply, http};
 use forebay_engine::live::LiveDraft;

@@ -1,5 +1,6 @@
-//! Probes and metrics: what /ready tells, who sees which table, the format, and that they answer
-//! whatever other connections do.
+//! Probes and metrics: the content of /ready, the tables that each user sees, and the format.
+//!
+//! They answer whatever other connections do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -61,7 +62,7 @@ fn probes_answer_when_every_connection_is_taken() {
     let mut fixture = Fixture::store();
     fixture.start(|config| config.limits.http_connections = 8);
     let address = fixture.server().http_address().expect("HTTP");
-    // More than there are places, and than are answered at a time beyond these.
+    // More than there are slots, and than are answered at a time beyond these.
     let held: Vec<TcpStream> = (0..100)
         .map(|_| {
             let mut stream = common::dial(address).expect("connected");
@@ -76,7 +77,7 @@ fn probes_answer_when_every_connection_is_taken() {
     let (status, answer) = http(&fixture, "GET /v1/tables", "", "");
     assert_eq!(status, 503);
     assert!(error_of(&answer).contains("too many HTTP connections"));
-    // The first ones kept their places.
+    // The first ones kept their slots.
     let mut first = &held[0];
     first
         .write_all(b"Host: localhost\r\nConnection: close\r\n\r\n")

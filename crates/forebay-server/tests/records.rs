@@ -24,7 +24,7 @@ fn served() -> Fixture {
     fixture
 }
 
-/// Sends one; gives the answer.
+/// Sends one and returns the answer.
 fn write(client: &mut Client, args: &[&[u8]]) -> Reply {
     client.send(&encode(&[&[b"KV.WRITE" as &[u8]], args].concat()));
     client.read()
@@ -116,7 +116,7 @@ fn records_expire_as_they_say_or_as_the_table_does() {
     is_ok(&mut client, &[b"day:a", b"UPDATE", b"1"]);
     let ms: i64 = client.text("PTTL day:a").parse().expect("a number");
     assert!((1..=86_400_000).contains(&ms));
-    // What has expired by now was written, and is gone.
+    // A record that has expired by now was written, and is absent.
     is_ok(&mut client, &[b"ttl:b", b"UPDATE", b"1", b"PXAT", b"1"]);
     assert_eq!(client.ask("GET ttl:b"), Reply::Null);
     is_refused(

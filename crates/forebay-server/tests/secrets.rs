@@ -80,7 +80,7 @@ fn users_and_tokens_are_read_again_and_what_is_no_users_file_changes_nothing() {
         "by RESP and by HTTP"
     );
 
-    // One bad file of two: neither is taken.
+    // One bad file of two: neither is accepted.
     users(&fixture, &[("a", HASH, "*")]);
     fixture.file("token", "short");
     let error = fixture.server().reload().expect_err("refused");
@@ -172,7 +172,7 @@ fn clients_have_to_show_a_certificate_where_an_authority_is_named() {
     let path = users(&fixture, &[("a", HASH, "words")]);
     fixture.start(|config| (config.tls, config.users) = (Some(files), Some(path)));
 
-    // The certificate lets in; who it is the password says.
+    // The certificate admits the client; the password identifies it.
     let mut client = tls_client(fixture.connect(), &trusted, Some(own));
     assert!(client.text("GET words:k0001").starts_with("-NOAUTH"));
     assert_eq!(client.text("AUTH a password"), "OK");
@@ -201,7 +201,7 @@ fn clients_have_to_show_a_certificate_where_an_authority_is_named() {
     ca.clear();
 }
 
-/// However a test ends, the clock lets the server go on, and end.
+/// However a test ends, this lets the clock run, so that the server can end.
 struct TestEnd(Arc<HandClock>);
 
 impl Drop for TestEnd {

@@ -1,4 +1,4 @@
-//! Users, TLS, limits, and clients that mean no good.
+//! Users, TLS, limits, and hostile clients.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -103,7 +103,7 @@ fn a_stranger_holds_little_memory_and_little_time() {
     let mut client = fixture.client();
     assert_eq!(client.text("AUTH password"), "OK");
     std::thread::scope(|scope| {
-        // Past the deadline the one that got in is still there.
+        // After the deadline the authenticated connection is still open.
         scope
             .spawn(|| fixture.connect().read(&mut [0; 1]).unwrap_or(0))
             .join()
@@ -184,7 +184,7 @@ fn no_more_connections_than_allowed() {
     let mut third = fixture.client();
     assert!(matches!(third.try_read(), Ok(Reply::Error(text)) if text.contains("max number")));
     drop(clients);
-    // The places come free as soon as the server notices.
+    // The slots become free as soon as the server notices.
     let again = (0..200).any(|_| {
         let mut client = fixture.client();
         client.send(&encode(&[b"PING"]));
@@ -196,7 +196,7 @@ fn no_more_connections_than_allowed() {
 #[test]
 fn the_limit_of_open_files_leaves_room_for_files() {
     let mut fixture = Fixture::store();
-    // The process has many more open than this server is told that it may.
+    // The process has many more files open than this server's configured limit.
     fixture.start(|config| config.open_files = Some(400));
     let mut client = fixture.client();
     let info = client.text("INFO clients");
@@ -211,7 +211,7 @@ fn the_limit_of_open_files_leaves_room_for_files() {
         page.contains(&format!("forebay_max_connections {most}\n")),
         "{page}"
     );
-    // It is counted anew now and then, and other tests' files come and go.
+    // The count is repeated from time to time, and other tests open and close files.
     let (mut others, mut refused) = (Vec::new(), None);
     while others.len() < 400 && refused.is_none() {
         let mut other = fixture.client();
@@ -259,7 +259,7 @@ fn slow_readers_and_idle_clients_are_dropped_and_others_are_not() {
     slow.write_all(&encode(&[b"GET", b"large:k"]).repeat(200))
         .expect("sent");
     let mut idle = fixture.connect();
-    // Both ends come by themselves; the busy client goes on meanwhile.
+    // Both connections end by themselves while the busy client continues.
     let mut busy = fixture.client();
     let ended = common::spawn(move || idle.read(&mut [0; 1]).unwrap_or(0));
     while !ended.is_finished() {

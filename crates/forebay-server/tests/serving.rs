@@ -1,4 +1,4 @@
-//! Swaps under load, values that are not in memory, stopping.
+//! Swaps under load, values that are not in memory, and shutdown.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -105,7 +105,7 @@ fn the_one(reply: &Reply) -> String {
 #[test]
 fn what_is_not_in_memory_is_waited_for_in_order() {
     let mut fixture = Fixture::store();
-    // Large values never lie in memory for sure, small ones only once they were read.
+    // Large values are never certain to be in memory, small ones only once they were read.
     let row = |n: u32| match n % 3 {
         0 => (
             format!("k{n}").into_bytes(),
@@ -193,7 +193,7 @@ fn replies_beyond_the_limit_are_refused_and_the_connection_goes_on() {
             .text("MGET large:k large:k")
             .contains("reply is larger than")
     );
-    // The first one waits for the value, those behind it may find it in memory.
+    // The first one waits for the value; later ones may find it in memory.
     for _ in 0..3 {
         let get = encode(&[b"GET", b"large:too-large"]);
         client.send(&[&get[..], &get, b"GET large:too-large\r\n"].concat());
@@ -234,7 +234,7 @@ fn stopping_answers_what_came_and_ends_in_time() {
     assert_eq!(busy.read(), Reply::Bulk(b"value 1".to_vec()));
     let server = fixture.server.take().expect("started");
     let stopping = common::spawn(move || server.shutdown());
-    // What was read by the server is answered whole: no reply is cut in the middle.
+    // The server answers all that it has read as a whole: no reply is truncated.
     let mut answered = 1;
     while let Ok(reply) = busy.try_read() {
         assert_eq!(reply, Reply::Bulk(b"value 1".to_vec()));

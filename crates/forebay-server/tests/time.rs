@@ -1,4 +1,4 @@
-//! What happens when time passes: the test moves the clock.
+//! Timeouts and expiry: the test advances the clock.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use forebay_io::sim::HandClock;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A server on a clock that stands still. However the test ends, the clock lets all go on.
+/// A server with a stopped clock. However the test ends, the clock runs again.
 struct ManualServer {
     fixture: Fixture,
     clock: Arc<HandClock>,

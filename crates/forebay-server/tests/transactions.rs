@@ -12,7 +12,7 @@ use forebay_run::Order;
 
 type Client = common::Client<TcpStream>;
 
-/// A table `t` whose keys with the same hash tag lie in one of four partitions.
+/// A table `t` of four partitions. Keys with the same hash tag are in one partition.
 fn served() -> Fixture {
     let mut fixture = Fixture::store();
     fixture.live_as("t", LiveDraft::hashed().partitions(4));
@@ -143,7 +143,7 @@ fn what_cannot_be_watched_is_refused() {
     ] {
         assert!(client.text(command).contains(words), "{command}");
     }
-    // The watched key, or one of them, lies elsewhere than what is written.
+    // The watched key, or one of them, is in another partition than the written one.
     for watched in ["t:{v}a", "b:k", "t:{u}a ttl:x"] {
         ok(&mut client, &format!("WATCH {watched}"));
         queue(&mut client, &["SET t:{u}a 1"]);
@@ -181,7 +181,7 @@ fn a_swap_and_an_expiry_change_what_is_watched() {
     queue(&mut client, &["GET b:k"]);
     assert_eq!(client.ask("EXEC"), Reply::Null);
 
-    // Until it was there when it came to be watched, on a machine however slow.
+    // Retries until the key still existed when it was watched, however slow the machine is.
     for life_ms in (6..).map(|power| 1 << power) {
         ok(&mut client, &format!("SET ttl:k 1 PX {life_ms}"));
         ok(&mut client, "WATCH ttl:k");

@@ -1,4 +1,4 @@
-//! Copies a live table as it is at a moment into another store, while it is written to.
+//! Copies a live table as of one moment into another store, while it is written to.
 //!
 //!     cargo run --example checkpoint -- STORE BACKUP
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay::{Error, LiveOptions};
 
-/// Makes a store at `backup` that has the table `sessions` as it is now.
+/// Creates a store at `backup` that has the table `sessions` as it is now.
 pub fn run(store: &Path, backup: &Path) -> Result<(), Error> {
     let store = forebay::open_or_create(store)?;
     let sessions = store.live_or_create("sessions", LiveOptions::hashed())?;

@@ -15,7 +15,7 @@ pub fn run(store: &Path) -> Result<(), Error> {
         .durability(Durability::EveryMs(100));
     let clicks = store.live_or_create("clicks", options)?;
 
-    // A delta reads nothing, and waits for no other one.
+    // A delta reads nothing, and does not wait for another delta.
     thread::scope(|scope| {
         let count = || (0..100).try_for_each(|n| clicks.delta(format!("page-{}", n % 3), 1));
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
@@ -28,7 +28,7 @@ pub fn run(store: &Path) -> Result<(), Error> {
         println!("{}: {count}", String::from_utf8_lossy(&key));
     }
 
-    // What was counted so far, whatever comes.
+    // The counts so far, whatever is written later.
     let before = clicks.snapshot();
     let mut batch = clicks.batch();
     batch
@@ -38,7 +38,7 @@ pub fn run(store: &Path) -> Result<(), Error> {
     batch.commit()?;
     assert!(before.get("page-2")?.is_some() && clicks.get("page-2")?.is_none());
 
-    // Take up to 50 off, and say how many that were.
+    // Subtracts up to 50, and returns how much.
     let taken = clicks.transact(&["page-1"], |values, batch| {
         let there = values[0].as_ref().and_then(|value| value.as_i64());
         let taken = there.unwrap_or(0).min(50);

@@ -51,7 +51,7 @@ fn read_until(store: &Store, done: &AtomicBool) -> Result<u64, Error> {
     let mut scores = store.batch("scores")?;
     let mut reads = 0;
     while !done.load(Relaxed) {
-        // All that is read between two calls of refresh is of one version.
+        // Everything read between two calls of refresh is of one version.
         scores.refresh()?;
         let first = scores.get("0")?.and_then(|value| value.into_text());
         let last = scores.get((USERS - 1).to_string())?;

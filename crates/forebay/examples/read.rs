@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forebay::arrow_array::{ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray};
 use forebay::{Error, Order};
 
-/// Reads the prices of a store, which are pushed first where there are none.
+/// Reads the prices of a store, which are pushed first if there are none.
 pub fn run(store: &Path) -> Result<(), Error> {
     let store = forebay::open_or_create(store)?;
     if !store.batch_tables()?.contains(&"prices".to_owned()) {
@@ -36,7 +36,7 @@ pub fn run(store: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Four rows, as a program has them in Arrow's arrays. Of files, `source` would name the path.
+/// Returns four rows in Arrow arrays. For files, `source` would name the path.
 fn push_some(store: &forebay::Store) -> Result<(), Error> {
     let article: ArrayRef = Arc::new(StringArray::from(vec!["A1", "A1", "A1", "A2"]));
     let days = ["2026-11-01", "2026-11-02", "2026-11-03", "2026-11-01"];

@@ -1,11 +1,11 @@
-//! Who runs the process: what the history of a store says of a command.
+//! The user and machine that run the process, for the history of a store.
 
 use std::path::Path;
 
 use forebay_engine::Actor;
 use forebay_io::Disk;
 
-/// The user of the operating system, and the machine's name.
+/// Returns the user of the operating system and the machine's name.
 pub fn of_process(disk: &dyn Disk) -> Actor {
     let read = |path: &str| {
         let bytes = disk.read(Path::new(path)).unwrap_or_default();
@@ -24,7 +24,7 @@ pub fn of_process(disk: &dyn Disk) -> Actor {
     }
 }
 
-/// The name of a user in a passwd file.
+/// Returns the name of a user in a passwd file.
 fn user_of(passwd: &str, uid: &str) -> Option<String> {
     let mut lines = passwd.lines().map(|line| line.split(':'));
     lines.find_map(|mut parts| {

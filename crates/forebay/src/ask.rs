@@ -4,12 +4,12 @@ use std::io::{self, BufRead, IsTerminal};
 
 use anyhow::Context as _;
 
-/// Whether somebody can be asked.
+/// Returns whether a person can be asked.
 pub fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// The line that is typed after a question.
+/// Asks a question, and returns the line typed.
 pub fn ask(question: &str) -> anyhow::Result<String> {
     announce!("{question}");
     let mut typed = String::new();

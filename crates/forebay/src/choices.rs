@@ -1,5 +1,6 @@
-//! Options that take one of a few names: each name once, with the library's value that it stands
-//! for.
+//! The options that take one of a few names.
+//!
+//! Each name is defined once, with the library's value for it.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_cluster::model::OnFailure;
@@ -23,7 +24,7 @@ pub struct Choices<T: 'static>(&'static [Choice<T>]);
 struct Choice<T> {
     name: &'static str,
     value: T,
-    /// What help says of it, if the name does not say enough.
+    /// The help text, if the name does not say enough.
     help: Option<&'static str>,
 }
 
@@ -40,7 +41,8 @@ impl<T> Choice<T> {
 }
 
 impl<T: Copy + PartialEq + Send + Sync> Choices<T> {
-    /// What parses the option, and tells help, completions and errors of the names.
+    /// Returns the parser of the option, which also gives the names to help, completions and
+    /// errors.
     pub fn parser(&'static self) -> impl TypedValueParser<Value = T> {
         let names = self.0.iter();
         let names = names.map(|choice| PossibleValue::new(choice.name).help(choice.help));
@@ -52,7 +54,7 @@ impl<T: Copy + PartialEq + Send + Sync> Choices<T> {
         })
     }
 
-    /// The name of a value; empty for one that no name stands for.
+    /// Returns the name of a value, or an empty text if it has no name.
     pub fn name_of(&self, value: T) -> &'static str {
         let found = self.0.iter().find(|choice| choice.value == value);
         found.map_or("", |choice| choice.name)
@@ -115,21 +117,23 @@ pub static DELTAS: Choices<DeltaKind> = Choices(&[
     Choice::reported("max", DeltaKind::Max, "Keeps the greater whole number"),
 ]);
 
-/// Of whole pushes and of updates that are loaded; other records of one key are composed, unasked.
+/// The choices for whole pushes and for updates of a load. Other records of one key are always
+/// combined.
 pub static DUPLICATES: Choices<Duplicates> = Choices(&[
     Choice::of("fail", Duplicates::Fail),
     Choice::of("first", Duplicates::First),
     Choice::of("last", Duplicates::Last),
 ]);
 
-/// What all rows of a load may do. Single rows delete, too, by a column that says so.
+/// The operations that all rows of a load may have. Single rows may also delete, by a column with
+/// their operation.
 pub static VERBS: Choices<Verb> = Choices(&[
     Choice::of("update", Verb::Update),
     Choice::of("insert", Verb::Insert),
     Choice::of("delta", Verb::Delta),
 ]);
 
-/// Which rows of sources are drawn.
+/// The choices of rows to sample.
 pub static SAMPLERS: Choices<Sampler> = Choices(&[
     Choice::of("split", Sampler::Split),
     Choice::of("random", Sampler::Random),
@@ -180,7 +184,7 @@ pub static EXTENTS: Choices<Extent> = Choices(&[
     Choice::reported("all", Extent::All, "Everything"),
 ]);
 
-/// With the parameters that they have unless others are given.
+/// The distributions, with default parameters.
 pub static DISTRIBUTIONS: Choices<Distribution> = Choices(&[
     Choice::of("uniform", Distribution::Uniform),
     Choice::of(

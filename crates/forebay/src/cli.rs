@@ -1,5 +1,7 @@
-//! The command line as clap sees it. Parser, help, shell completions and man page all come from
-//! here and from the argument structs beside each command.
+//! The command line as clap sees it.
+//!
+//! Parser, help, shell completions and man page all come from this module and from the argument
+//! structs beside each command.
 
 use std::ffi::OsString;
 
@@ -20,8 +22,8 @@ use crate::login::LoginArgs;
 /// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
 /// traffic.
 ///
-/// A table holds versions. `push` builds one from files beside the version that serves, checks it,
-/// and swaps it in; `serve` answers Redis clients; `rollback` takes it back.
+/// A table has versions. `push` builds a version from files beside the serving one, verifies it,
+/// and swaps it in; `serve` answers Redis clients; `rollback` undoes the swap.
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
@@ -72,8 +74,8 @@ pub enum Command {
     Man(man::Man),
 }
 
-/// Reads a command line. The store is named once: of two the parser would take the one behind the
-/// command.
+/// Parses a command line. The store may be named once: of two, the parser would take the one after
+/// the command.
 pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let words: Vec<OsString> = words.collect();
     let is_store = |word: &&OsString| {
@@ -90,7 +92,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> 
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Lets keys and values be negative numbers: no option is one.
+/// Lets keys and values be negative numbers: no option is a number.
 fn taking_numbers(command: clap::Command) -> clap::Command {
     let numbers = |arg: clap::Arg| match arg.get_action().takes_values() {
         true => arg.allow_negative_numbers(true),
@@ -99,13 +101,14 @@ fn taking_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(numbers).mut_subcommands(taking_numbers)
 }
 
-/// [`run`] for a process of its own, where commands that nobody waits for give way to others.
+/// Calls [`run`] in a process of its own. Commands whose duration matters little get a low
+/// priority.
 pub fn run_apart(command: Command, context: &Context) -> anyhow::Result<Outcome> {
     forebay_io::behind(nice_of(&command), || run(command, context))
 }
 
-/// How far a command gives way to others, as a nice value: those do that nobody waits for as for a
-/// reader's answer.
+/// Returns the nice value of a command. Commands whose duration matters less than a reader's
+/// latency yield to others.
 fn nice_of(command: &Command) -> u8 {
     match command {
         Command::Push(args) => args.work.nice,

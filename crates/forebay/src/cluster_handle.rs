@@ -1,4 +1,4 @@
-//! What a command holds of the cluster of its store, and tells of its rollouts.
+//! A command's handle to the cluster of its store, and the progress of its rollouts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,30 +14,30 @@ use forebay_load::progress::{Progress, Unit};
 
 use crate::human;
 
-/// What draws the progress of a command.
+/// The drawing of a command's progress.
 pub type Drawing = Arc<Box<dyn Progress + Send>>;
 
-/// What a context knows of the cluster of its store.
+/// The known state of the cluster of a context's store.
 #[derive(Default)]
 pub struct ClusterContext {
     pub opened: Mutex<Option<Arc<ClusterPointers>>>,
     pub drawing: SharedDrawing,
 }
 
-/// What a command draws on, once it does.
+/// The drawing of a command, once there is one.
 pub type SharedDrawing = Arc<Mutex<Option<Drawing>>>;
 
-/// Whether opening failed because the store belongs to a cluster.
+/// Returns whether opening failed because the store belongs to a cluster.
 pub fn is_in_cluster(error: &anyhow::Error) -> bool {
     matches!(store_error(error), Some(StoreError::InCluster { .. }))
 }
 
-/// Whether opening failed because there is no store.
+/// Returns whether opening failed because there is no store.
 pub fn is_no_store(error: &anyhow::Error) -> bool {
     matches!(store_error(error), Some(StoreError::NoStore { .. }))
 }
 
-/// What the store itself said, wherever it lies.
+/// Returns the store's own error, in a directory or in object storage.
 pub fn store_error(error: &anyhow::Error) -> Option<&StoreError> {
     let opened = error.downcast_ref::<forebay_objects::OpenError>();
     let remote = opened.and_then(|error| match error {
@@ -51,24 +51,24 @@ pub fn is_no_cluster(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(CatalogError::NoCluster))
 }
 
-/// What was told last.
+/// The progress that was reported last.
 #[derive(Default)]
 struct ReportedSteps {
     rollout: Option<(u64, Phase, Option<String>)>,
-    /// The rollout that is being prepared, by the request for it: what was to come at most, and
-    /// what has come.
+    /// The rollout that is being prepared, by the id of its request: the bytes expected at most,
+    /// and the bytes fetched.
     preparing: Option<(String, u64, u64)>,
-    /// A plan, by the request for it, and its bytes that are copied.
+    /// A plan, by the id of its request, and the bytes copied.
     moved: Option<(String, u64)>,
-    /// The plan that has moved all, by the request for it.
+    /// The plan that has completed its moves, by the id of its request.
     moved_all: Option<String>,
-    /// How many partitions it cuts, and how many of them were told of, while it cuts.
+    /// The partitions that the plan splits, and how many were reported, while it splits.
     cut: Option<(u64, u64)>,
-    /// A load, by the request for it, its stage, and its bytes that were told of.
+    /// A load, by the id of its request, its stage, and the reported bytes.
     loaded: Option<(String, LoadStage, u64)>,
 }
 
-/// Tells how far rollouts and plans are, each step once.
+/// Reports the progress of rollouts and plans, each step once.
 pub fn watcher(drawing: &SharedDrawing) -> Watcher {
     let reported: Mutex<ReportedSteps> = Mutex::default();
     let drawing = Arc::clone(drawing);
@@ -130,7 +130,7 @@ impl ReportedSteps {
 
     fn rebalance(&mut self, plan: &Rebalance, drawing: &Drawing) {
         let request = plan.request.to_string();
-        // Its last part, when holders before answer on, goes beside what comes next.
+        // Its last part, while previous replicas keep answering, runs beside the next step.
         if self.moved_all.as_ref() == Some(&request) {
             return;
         }
@@ -158,7 +158,7 @@ impl ReportedSteps {
         if known.is_some_and(|known| (&known.0, known.1) == (&request, stage)) {
             return;
         }
-        // The stage before is over, whatever was told of it.
+        // The previous stage is over, whatever was reported of it.
         if let Some((before, _, reported)) = known
             && *before == request
             && stage != LoadStage::Stopped
@@ -176,7 +176,7 @@ impl ReportedSteps {
         }
     }
 
-    /// In proportion: of so many replicas so many are there.
+    /// Reports the progress of a load in proportion to the replicas that have it.
     fn loaded_so_far(&mut self, status: &Status, drawing: &Drawing) {
         let Some((request, stage, before)) = &mut self.loaded else {
             return;
@@ -200,7 +200,7 @@ impl ReportedSteps {
         }
     }
 
-    /// Partitions that a plan cuts, before it moves anything.
+    /// Reports the partitions that a plan has split, before it moves anything.
     fn cut_so_far(&mut self, plan: &PlanStatus, drawing: &Drawing) {
         let left = plan.splits_left as u64;
         let (all, before) = match self.cut {
@@ -219,7 +219,7 @@ impl ReportedSteps {
         }
     }
 
-    /// How much has come, which the catalog does not say.
+    /// Reports the bytes fetched, which the catalog does not have.
     fn status(&mut self, status: &Status, drawing: &Drawing) {
         self.loaded_so_far(status, drawing);
         if let (Some(plan), Some((request, _))) = (&status.plan, &self.moved)
@@ -238,7 +238,7 @@ impl ReportedSteps {
         let Some(rollout) = rollouts.find(|rollout| rollout.request == *request) else {
             return;
         };
-        // A node that is ready tells of no bytes any more.
+        // A node that is ready reports no bytes any more.
         let left = rollout.total_bytes.saturating_sub(rollout.done_bytes);
         if rollout.total_bytes > *most {
             (*most, *come) = (rollout.total_bytes, 0);

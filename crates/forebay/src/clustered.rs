@@ -17,7 +17,7 @@ use crate::cluster_handle::{
 use crate::context::Context;
 
 impl Context {
-    /// The catalog of --store, whether a cluster was made there or not.
+    /// Returns the catalog of --store, whether a cluster was created there or not.
     pub fn catalog(&self, patience: Patience) -> anyhow::Result<Arc<dyn Catalog>> {
         if !self.is_remote() {
             let path = self.store_path()?;
@@ -31,8 +31,8 @@ impl Context {
         Ok(Arc::new(ObjectCatalog::new(objects)))
     }
 
-    /// Servers by name and address of their HTTP: those that are named, or the nodes of the
-    /// cluster that --store belongs to, if it does.
+    /// Returns servers by name and address of their HTTP: the named ones, or the nodes of the
+    /// cluster that --store belongs to, if any.
     pub fn servers(&self, named: &[HostPort]) -> anyhow::Result<Vec<(String, HostPort)>> {
         if !named.is_empty() {
             // A server that is named twice is asked once.
@@ -55,7 +55,7 @@ impl Context {
         Ok(nodes.collect())
     }
 
-    /// The pointers of the cluster that --store belongs to, which has to be there.
+    /// Returns the pointers of the cluster that --store belongs to, which must exist.
     pub fn cluster(&self) -> anyhow::Result<Arc<ClusterPointers>> {
         let opened = self.clustered.opened.lock();
         let mut opened = opened.unwrap_or_else(PoisonError::into_inner);
@@ -86,8 +86,8 @@ impl Context {
         Ok(pointers)
     }
 
-    /// Whether the store says that it is a cluster's, whatever became of the catalog; `None`: there
-    /// is no store.
+    /// Returns whether the store's own file says that it belongs to a cluster, whatever happened to
+    /// the catalog. `None`: there is no store.
     fn is_given_to_cluster(&self) -> anyhow::Result<Option<bool>> {
         match self.open_plainly() {
             Ok(_) => Ok(Some(false)),
@@ -97,14 +97,14 @@ impl Context {
         }
     }
 
-    /// The same, of a command that draws what is under way.
+    /// As `cluster`, for a command that draws its progress.
     pub fn cluster_drawn(&self, drawing: &Drawing) -> anyhow::Result<Arc<ClusterPointers>> {
         let drawn = self.clustered.drawing.lock();
         *drawn.unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(drawing));
         self.cluster()
     }
 
-    /// Ends what is drawn, before the result is printed.
+    /// Ends the drawing, before the result is printed.
     pub fn stop_drawing(&self, drawing: Drawing) {
         let drawn = self.clustered.drawing.lock();
         drop((
@@ -113,7 +113,7 @@ impl Context {
         ));
     }
 
-    /// Whether --store belongs to a cluster.
+    /// Returns whether --store belongs to a cluster.
     pub fn is_clustered(&self) -> anyhow::Result<bool> {
         match self.cluster() {
             Err(error) if is_no_cluster(&error) => Ok(false),
@@ -121,8 +121,8 @@ impl Context {
         }
     }
 
-    /// The same, of a command that rolls out as `goal` says, and draws; `None` where the store
-    /// belongs to no cluster, or there is none.
+    /// As `cluster_drawn`, for a command that rolls out as `goal` says. `None` if the store belongs
+    /// to no cluster, or does not exist.
     pub fn cluster_if_any(
         &self,
         goal: RolloutDraft,
@@ -138,7 +138,7 @@ impl Context {
         }
     }
 
-    /// The versions of a table that were rolled back from, as a cluster notes them.
+    /// Returns the versions of a table that were rolled back, as a cluster notes them.
     pub fn bad_versions(&self, table: &TableName) -> anyhow::Result<Vec<u64>> {
         if !self.is_clustered()? {
             return Ok(Vec::new());
@@ -149,7 +149,7 @@ impl Context {
             .map_or(Vec::new(), |entry| entry.bad.clone()))
     }
 
-    /// Whether a live table of this name is one of the cluster's: its nodes have it, and the store
+    /// Returns whether the cluster has a live table of this name: its nodes have it, and the store
     /// has nothing of it.
     pub fn is_live_in_cluster(&self, table: &TableName) -> anyhow::Result<bool> {
         if !self.is_clustered()? {
@@ -161,7 +161,7 @@ impl Context {
             .is_some_and(|entry| entry.live().is_some()))
     }
 
-    /// The live tables of the cluster, if the store belongs to one.
+    /// Returns the live tables of the cluster, if the store belongs to one.
     pub fn live_tables_of_cluster(&self) -> anyhow::Result<Vec<TableName>> {
         if !self.is_clustered()? {
             return Ok(Vec::new());
@@ -173,7 +173,7 @@ impl Context {
         Ok(live.map(|(name, _)| name.clone()).collect())
     }
 
-    /// What is told where the store has no table, and the nodes of its cluster have it.
+    /// Returns the error for a table that the store does not have but the nodes of its cluster do.
     pub fn of_cluster(&self, error: anyhow::Error) -> anyhow::Error {
         let missing = match (store_error(&error), error.downcast_ref()) {
             (Some(StoreError::NoTable { table }), _) | (_, Some(LiveError::NoTable { table })) => {

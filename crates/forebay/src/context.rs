@@ -1,4 +1,4 @@
-//! What every command is given: where the store is, how to print.
+//! The context of every command: the store, and how to print.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -27,13 +27,13 @@ use crate::output::Output;
 use crate::progress;
 use crate::target::Target;
 
-/// Who hears how far a command is: anything that outlives it.
+/// A listener to the progress of a command: anything that outlives the command.
 pub type Listener = Arc<dyn Progress + Send + Sync>;
 
-/// Where a command's results go.
+/// The destination of a command's results.
 enum Sink {
     Stdout,
-    /// To the program that the command is part of.
+    /// Memory, for the program that embeds the command.
     Memory {
         result: Mutex<Vec<u8>>,
         listener: Listener,
@@ -50,7 +50,7 @@ pub struct Context {
     work_dir: Option<PathBuf>,
     login: OnceLock<LoginArgs>,
     pub(crate) clustered: ClusterContext,
-    /// Of --store in object storage.
+    /// The memory of --store in object storage.
     memory: StoreMemory,
     /// Why the history of the store lacks an entry.
     history_problem: Arc<parking_lot::Mutex<Option<String>>>,
@@ -63,7 +63,7 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
-    /// On the real disk, clock and randomness.
+    /// Creates a context on the real disk, clock and randomness.
     pub fn new(global: &Global) -> Self {
         Self {
             output: Output {
@@ -83,7 +83,7 @@ impl Context {
         }
     }
 
-    /// The same, with results kept for [`Context::take_result`].
+    /// As `new`, with results kept for [`Context::take_result`].
     pub fn embedded(global: &Global, listener: Listener) -> Self {
         let result = Mutex::default();
         Self {
@@ -92,7 +92,7 @@ impl Context {
         }
     }
 
-    /// A context for a store and nothing else.
+    /// Creates a context for a store and nothing else.
     pub fn of_store(store: &str) -> Self {
         Self::new(&Global {
             store: store.to_owned(),
@@ -102,7 +102,7 @@ impl Context {
         })
     }
 
-    /// What an embedded command printed.
+    /// Returns what an embedded command printed.
     pub fn take_result(&self) -> Vec<u8> {
         match &self.sink {
             Sink::Stdout => Vec::new(),
@@ -112,12 +112,12 @@ impl Context {
         }
     }
 
-    /// Whether the command is part of another program, which names its store itself.
+    /// Returns whether another program, which names its store itself, embeds the command.
     pub fn is_embedded(&self) -> bool {
         matches!(self.sink, Sink::Memory { .. })
     }
 
-    /// What draws the progress of a long command, until it is dropped.
+    /// Returns the drawing of a long command's progress, which lasts until it is dropped.
     pub fn progress(&self) -> Box<dyn Progress + Send> {
         match &self.sink {
             Sink::Stdout => progress::for_output(self.output),
@@ -125,28 +125,28 @@ impl Context {
         }
     }
 
-    /// Takes who the command is to nodes, before any is asked.
+    /// Sets the command's login to nodes, before any is asked.
     pub fn log_in(&self, login: &LoginArgs) {
         self.login.get_or_init(|| login.clone());
     }
 
-    /// Who the command is to nodes.
+    /// Returns the command's login to nodes.
     pub fn login(&self) -> anyhow::Result<NodeLogin> {
         let login = self.login.get();
         login.map_or_else(|| Ok(NodeLogin::default()), |login| login.read(&*self.disk))
     }
 
-    /// What asks the nodes of a cluster by HTTP.
+    /// Returns the HTTP client for the nodes of a cluster.
     pub fn node_pages(&self) -> anyhow::Result<NodePages> {
         Ok(NodePages::new(self.login()?))
     }
 
-    /// What --store says.
+    /// Returns the value of --store.
     pub fn store_name(&self) -> &str {
         &self.store
     }
 
-    /// The directory that --store names.
+    /// Returns the directory that --store names.
     pub fn store_path(&self) -> anyhow::Result<PathBuf> {
         match self.store.split_once("://") {
             None if self.store.is_empty() => wrong!("--store is empty: give a directory"),
@@ -166,7 +166,7 @@ impl Context {
         }
     }
 
-    /// What --store names, as it is called from any directory.
+    /// Returns the name of --store as it is from any directory.
     pub fn whole_store_name(&self) -> anyhow::Result<String> {
         if self.is_remote() {
             return Ok(self.store.clone());
@@ -176,7 +176,7 @@ impl Context {
         text.with_context(|| format!("--store {}: its path is no UTF-8", path.display()))
     }
 
-    /// The URL of the store in object storage that --store names.
+    /// Returns the URL of the store in object storage that --store names.
     pub fn remote_url(&self) -> anyhow::Result<&str> {
         if !self.is_remote() {
             wrong!(
@@ -187,12 +187,12 @@ impl Context {
         Ok(&self.store)
     }
 
-    /// Whether --store names one in object storage.
+    /// Returns whether --store is in object storage.
     pub fn is_remote(&self) -> bool {
         forebay_objects::is_remote(&self.store)
     }
 
-    /// The store in object storage that --store names.
+    /// Opens the store in object storage that --store names.
     pub fn open_remote(
         &self,
         patience: Patience,
@@ -201,12 +201,13 @@ impl Context {
         self.in_cluster_or_not(|pointers| self.open_remote_with(patience, create, pointers))
     }
 
-    /// The store in object storage, made when there is none; one of a cluster is refused.
+    /// Opens the store in object storage, and creates it if it does not exist. Refuses a store of a
+    /// cluster.
     pub fn make_remote(&self) -> anyhow::Result<Store> {
         Ok(self.open_remote_with(Patience::Short, true, None)?.0)
     }
 
-    /// The store as one that belongs to no cluster; one of a cluster is refused.
+    /// Opens the store if it belongs to no cluster. Refuses a store of a cluster.
     pub(crate) fn open_plainly(&self) -> anyhow::Result<Store> {
         match self.is_remote() {
             true => Ok(self.open_remote_with(Patience::Short, false, None)?.0),
@@ -225,7 +226,7 @@ impl Context {
         Ok((self.acting_on(store), disk))
     }
 
-    /// What a store in object storage is opened with.
+    /// Returns the parts with which a store in object storage is opened.
     pub(crate) fn remote_parts(
         &self,
         patience: Patience,
@@ -242,7 +243,7 @@ impl Context {
         }
     }
 
-    /// The store, which has to exist.
+    /// Opens the store, which must exist.
     pub fn open_store(&self) -> anyhow::Result<Store> {
         if self.is_remote() {
             return Ok(self.open_remote(Patience::Short, false)?.0);
@@ -251,7 +252,7 @@ impl Context {
         self.in_cluster_or_not(|pointers| self.open_directory(&path, pointers))
     }
 
-    /// Opens a store, and where it belongs to a cluster, again with that cluster's pointers.
+    /// Opens a store and, if it belongs to a cluster, opens it again with that cluster's pointers.
     pub(crate) fn in_cluster_or_not<T>(
         &self,
         open: impl Fn(Option<Arc<dyn Pointers>>) -> anyhow::Result<T>,
@@ -273,7 +274,7 @@ impl Context {
         Ok(self.acting_on(store))
     }
 
-    /// The store, as one that the user of this process acts on.
+    /// Returns the store with the user of this process as its actor.
     fn acting_on(&self, store: Store) -> Store {
         store.acting_as(Actor {
             problem: Arc::clone(&self.history_problem),
@@ -281,7 +282,7 @@ impl Context {
         })
     }
 
-    /// The store of a server, made when it does not exist if that is asked for.
+    /// Opens the store of a server, and creates it if it does not exist and `create` is set.
     pub fn open_store_to_serve(&self, create: bool) -> anyhow::Result<Store> {
         if create || self.is_remote() {
             return self.open_or_create_store();
@@ -298,7 +299,8 @@ impl Context {
         }
     }
 
-    /// The store, made when it does not exist. For live tables and servers: one in a directory.
+    /// Opens the store, and creates it if it does not exist. Live tables and servers need a store
+    /// in a directory.
     pub fn open_or_create_store(&self) -> anyhow::Result<Store> {
         if self.is_remote() {
             bail!(
@@ -311,7 +313,7 @@ impl Context {
         Ok(self.acting_on(store))
     }
 
-    /// A store in a directory, made when it does not exist.
+    /// Opens a store in a directory, and creates it if it does not exist.
     pub fn open_or_create_directory(&self, path: &Path) -> anyhow::Result<Store> {
         Ok(Store::open_or_create(
             self.disk.clone(),
@@ -321,9 +323,9 @@ impl Context {
         )?)
     }
 
-    /// The store in a cache. Its own file says nothing but the format, so where it is damaged or
-    /// gone, and the directory is known to be a cache, it is written anew: all that matters there
-    /// has checksums of its own.
+    /// Opens the store in a cache. Its own file has nothing but the format. If it is damaged or
+    /// missing, and the directory is known to be a cache, it is rewritten: everything else in a
+    /// cache has its own checksums.
     pub fn open_cache_directory(&self, path: &Path) -> anyhow::Result<Store> {
         match self.open_or_create_directory(path) {
             Err(error)
@@ -338,13 +340,13 @@ impl Context {
         }
     }
 
-    /// What --work-dir says.
+    /// Returns the value of --work-dir.
     pub fn work_dir(&self) -> Option<&Path> {
         self.work_dir.as_deref()
     }
 
-    /// Where sources go that can be read only once: beside the work of pushes, where --work-dir
-    /// says so.
+    /// Returns the directory for sources that can be read only once: beside the work of pushes, if
+    /// --work-dir is given.
     pub fn spool(&self) -> Spool {
         self.work_dir
             .clone()
@@ -355,20 +357,20 @@ impl Context {
         Ok(self.open_store()?.table(name)?)
     }
 
-    /// The memory of live tables: a quarter of the machine's.
+    /// Returns the memory of live tables: a quarter of the machine's.
     pub fn live_budget(&self) -> Arc<Budget> {
         let memory_bytes = usize::try_from(memory::quarter(&*self.disk)).unwrap_or(usize::MAX);
         Budget::new(memory_bytes)
     }
 
-    /// The version that a target names.
+    /// Opens the version that a target names.
     pub fn open_version(&self, target: &Target) -> anyhow::Result<Arc<Version>> {
         let table = self.open_table(&target.table)?;
         let version = self.version_of(&table, target)?;
         Ok(table.open_version(version)?)
     }
 
-    /// The number of the version that a target names.
+    /// Returns the number of the version that a target names.
     pub fn version_of(&self, table: &Table, target: &Target) -> anyhow::Result<u64> {
         match target.version {
             Some(version) => Ok(version),
@@ -392,16 +394,16 @@ impl Context {
         }
     }
 
-    /// Tells the reason of an exit code other than 0 to who wants quiet, and so sees no result.
+    /// Prints the reason for a non-zero exit code with --quiet, which prints no result.
     pub fn announce_though_quiet(&self, reason: Option<String>) {
         if let (true, Some(reason)) = (self.output.is_silent(), reason) {
             self.output.announce(&reason);
         }
     }
 
-    /// Prints what a command has done; to who wants quiet only with --json. Done it is, whether it
-    /// can be told or not: who has closed standard output wants no more than `outcome`, and any
-    /// other failure says what was done.
+    /// Prints the result of a command that has succeeded; with --quiet only if --json is given. The
+    /// command is done whether its result can be printed or not. If standard output is closed, the
+    /// result is just `outcome`; any other failure says what was done.
     pub fn print_done(
         &self,
         outcome: Outcome,
@@ -430,7 +432,7 @@ impl Context {
         }
     }
 
-    /// Prints a command's result: an object with --json, else the text.
+    /// Prints a command's result: an object with --json, otherwise the text.
     pub fn print(
         &self,
         object: &impl Serialize,

@@ -1,6 +1,7 @@
-//! A push that tasks of another engine build, for the program that runs them: begun by the words of
-//! `forebay push`, carried on in tasks by the recipe alone. The tasks of a load
-//! (`distributed_load`) are the same.
+//! A push that tasks of another engine build, for the program that runs them.
+//!
+//! The driver begins it with the arguments of `forebay push`. Tasks need only the recipe. The tasks
+//! of a load (`distributed_load`) work the same way.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use forebay_objects::{Joined, Patience};
 use crate::cli::{Cli, Command};
 use crate::commands::push;
 use crate::commands::push_in_cluster::PushInCluster;
-use crate::commands::pushed::{held, notes, summary};
+use crate::commands::push_result::{held, notes, summary};
 use crate::commands::reading::WorkArgs;
 use crate::context::{Context, Listener};
 use crate::embed::{CommandError, plain};
@@ -27,24 +28,24 @@ use crate::global::Global;
 
 pub use forebay_load::distributed::RowTask;
 
-/// Memory for the records of one task, where it is not given: an engine runs as many tasks as there
-/// are cores.
+/// The default memory for the records of one task: an engine runs as many tasks as there are cores.
 const TASK_MEMORY_BYTES: u64 = 256 << 20;
 
-/// A push under way, where its driver runs. Dropped before its commit it leaves nothing.
+/// A running push, on its driver. If it is dropped before its commit, it leaves nothing.
 #[derive(Debug)]
 pub struct DistributedPush {
     push: distributed::DistributedPush,
     context: Context,
     in_cluster: Option<PushInCluster>,
-    /// As tasks on other machines find it.
+    /// The store's name for tasks on other machines.
     store: String,
-    /// There was none.
+    /// Whether the push created the store.
     made: bool,
 }
 
 impl DistributedPush {
-    /// Takes the words of `forebay push` without sources; `name` says what the rows come from.
+    /// Begins a push from the arguments of `forebay push` without sources. `name` is the name of
+    /// the rows' source.
     pub fn begin(words: &[String], schema: SchemaRef, name: &str) -> Result<Self, CommandError> {
         let cli = parse(words)?;
         let Command::Push(mut args) = cli.command else {
@@ -90,7 +91,8 @@ impl DistributedPush {
         Ok(self.push.partitions()?)
     }
 
-    /// See [`distributed::DistributedPush::set_boundaries`].
+    /// Sets the boundaries of partitions from samples, as
+    /// [`distributed::DistributedPush::set_boundaries`] does.
     pub fn set_boundaries(&mut self, samples: &[RecordBatch], rows: u64) -> anyhow::Result<usize> {
         Ok(self.push.set_boundaries(samples, rows)?)
     }
@@ -99,7 +101,7 @@ impl DistributedPush {
         Ok(self.push.recipe(&self.store)?.to_bytes()?)
     }
 
-    /// Publishes the version, and gives what `forebay push --json` prints.
+    /// Publishes the version, and returns what `forebay push --json` prints.
     pub fn commit(
         self,
         reports: &[String],
@@ -133,16 +135,16 @@ impl DistributedPush {
     }
 }
 
-/// Takes words without sources.
+/// Parses arguments without sources.
 pub(crate) fn parse(words: &[String]) -> Result<Cli, CommandError> {
     let line = ["forebay", "--json"].map(str::to_owned);
-    // Something has to stand where files would.
+    // The parser requires a source.
     let line = line.iter().chain(words).cloned().chain(["data".to_owned()]);
     forebay_io::raw::raise_open_files_limit();
     Cli::try_parse_from(line).map_err(|error| CommandError::Words(plain(&error)))
 }
 
-/// Settles how much one task may take.
+/// Sets the limits of one task.
 pub(crate) fn for_tasks(work: &mut WorkArgs) -> Result<(), CommandError> {
     if work.threads.is_some() {
         let text = "--threads is not for what tasks build: each runs on one core";
@@ -153,21 +155,22 @@ pub(crate) fn for_tasks(work: &mut WorkArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The task of one part of the source; see [`RowTask`].
+/// Returns the task of one part of the source, a [`RowTask`].
 pub fn row_task(recipe: &[u8], source: i64) -> anyhow::Result<RowTask> {
     Ok(RowTask::new(Recipe::parse(recipe)?, source)?)
 }
 
-/// The task of a partition, or of several; see [`distributed::PartTask`].
+/// The task of one or several partitions, on top of [`distributed::PartTask`].
 #[derive(Debug)]
 pub struct PartTask {
-    // In this order: what the task wrote goes before its part in the push ends.
+    // The order of the fields matters: the task's files are dropped before its part in the push
+    // ends.
     task: distributed::PartTask,
     _joined: Option<Joined>,
 }
 
 impl PartTask {
-    /// `scratch` is a directory of this machine; several tasks may have the same.
+    /// Begins a task. `scratch` is a directory of this machine; several tasks may share it.
     pub fn begin(recipe: &[u8], scratch: &Path) -> anyhow::Result<Self> {
         forebay_io::raw::raise_open_files_limit();
         let recipe = Recipe::parse(recipe)?;
@@ -178,7 +181,7 @@ impl PartTask {
         })
     }
 
-    /// Gives the number of records.
+    /// Adds a batch, and returns the number of records.
     pub fn add(&mut self, batch: &RecordBatch) -> anyhow::Result<u64> {
         Ok(self.task.add(batch)?)
     }
@@ -188,7 +191,8 @@ impl PartTask {
     }
 }
 
-/// The store as a task has it; of one in object storage also the part in the push.
+/// Opens the store as a task uses it and, for a store in object storage, the task's part in the
+/// push.
 fn open(recipe: &Recipe, scratch: &Path) -> anyhow::Result<(Store, Option<Joined>)> {
     let place = format!("forebay-work-{:016x}", SystemRandom.next_u64());
     let work_dir = scratch.join(place);

@@ -1,5 +1,7 @@
-//! A load that tasks of another engine build into a live table of a cluster, for the program that
-//! runs them: begun by the words of `forebay load`, carried on in tasks by the recipe alone.
+//! A load into a live table of a cluster that tasks of another engine build.
+//!
+//! The program that runs the tasks begins it with the arguments of `forebay load`. Tasks need only
+//! the recipe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +22,23 @@ use crate::distributed::{for_tasks, parse};
 use crate::embed::CommandError;
 use crate::inserting::InsertWay;
 
-/// A load under way, where its driver runs. Dropped before its commit it leaves nothing.
+/// A running load, on its driver. If it is dropped before its commit, it leaves nothing.
 pub struct DistributedLoad {
     load: distributed::DistributedLoad,
     in_cluster: LoadInCluster,
     table: TableName,
-    /// What the load is cut by.
+    /// The groups whose partitions divide the load.
     groups: Vec<GroupEntry>,
     plan: LoadPlan,
     context: Context,
-    /// As tasks on other machines find it.
+    /// The store's name for tasks on other machines.
     store: String,
     started: Duration,
 }
 
 impl DistributedLoad {
-    /// Takes the words of `forebay load` without sources; `name` says what the rows come from.
+    /// Begins a load from the arguments of `forebay load` without sources. `name` is the name of
+    /// the rows' source.
     pub fn begin(words: &[String], schema: SchemaRef, name: &str) -> Result<Self, CommandError> {
         let cli = parse(words)?;
         let Command::Load(mut args) = cli.command else {
@@ -84,17 +87,17 @@ impl DistributedLoad {
         })
     }
 
-    /// Whether which of two rows of a key came first matters.
+    /// Returns whether the order of two rows of a key matters.
     pub fn is_by_age(&self) -> bool {
         self.load.is_by_age()
     }
 
-    /// Whether [`DistributedLoad::make_ready`] is to be called before rows are encoded.
+    /// Returns whether [`DistributedLoad::make_ready`] must be called before rows are encoded.
     pub fn is_planned(&self) -> bool {
         !matches!(self.plan, LoadPlan::Nothing)
     }
 
-    /// Whether it needs samples.
+    /// Returns whether the load needs samples.
     pub fn needs_samples(&self) -> bool {
         matches!(self.plan, LoadPlan::Auto(..))
     }
@@ -103,8 +106,8 @@ impl DistributedLoad {
         self.load.partitions()
     }
 
-    /// Has the table's partitions cut and moved as the plan says, which may be made by samples of
-    /// so many rows.
+    /// Has the table's partitions split and moved according to the plan, which may be made from
+    /// samples of this many rows.
     pub fn make_ready(
         &mut self,
         samples: &[RecordBatch],
@@ -126,7 +129,7 @@ impl DistributedLoad {
         Ok(self.load.recipe(&self.store)?.to_bytes()?)
     }
 
-    /// Has the cluster add what the reports tell of, and gives what `forebay load --json` prints.
+    /// Has the cluster add the rows of the reports, and returns what `forebay load --json` prints.
     pub fn commit(self, reports: &[String], listener: Listener) -> anyhow::Result<String> {
         let built = self.load.build(reports)?;
         let drawing = drawing_of(listener);

@@ -1,5 +1,7 @@
-//! The commands for a program that they are part of: the same words, defaults, errors and results,
-//! as JSON. What the binary prints to a person goes to a [`Listener`].
+//! Runs the commands for a program that embeds them.
+//!
+//! Arguments, defaults, errors and results are the same, with results as JSON. Progress and
+//! messages, which the binary prints to a person, go to a [`Listener`].
 
 use clap::Parser;
 use forebay_engine::StoreError;
@@ -15,15 +17,15 @@ pub use crate::exit::Outcome;
 /// Why a command gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The words are none that the command takes.
+    /// The command does not accept the arguments.
     #[error("{0}")]
     Words(String),
     #[error("{}", words(.0))]
     Failed(anyhow::Error),
 }
 
-/// Runs a command, given as the words of a command line without the program's name, and gives how
-/// it ended and what it printed: one JSON document. With `batches` a push or a load takes its rows
+/// Runs a command, given as the arguments of a command line without the program's name. Returns how
+/// it ended and what it printed: one JSON document. With `batches` a push or a load reads its rows
 /// from them.
 pub fn run(
     words: &[String],
@@ -53,7 +55,7 @@ pub fn run(
     }
 }
 
-/// A push that a cluster took back has failed, for a program.
+/// Returns an error for a push that a cluster reverted: for a program it has failed.
 fn undone(object: &str) -> anyhow::Error {
     let object: serde_json::Value = serde_json::from_str(object).unwrap_or_default();
     let problem = object["undone"]
@@ -64,7 +66,7 @@ fn undone(object: &str) -> anyhow::Error {
     StoreError::NotRolledOut { problem, gave_way }.into()
 }
 
-/// The parser's message without what is only for a terminal.
+/// Returns the parser's message without the parts for a terminal.
 pub(crate) fn plain(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

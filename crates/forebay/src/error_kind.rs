@@ -1,4 +1,4 @@
-//! What kind of error it is: for exit codes, and for programs.
+//! The kinds of errors, for exit codes and for programs.
 
 use std::io;
 
@@ -18,45 +18,45 @@ use forebay_run::RunError;
 use crate::inserting::{InsertEnd, InsertError};
 use crate::library::problem::Problem;
 
-/// What can be done about an error.
+/// A kind of error, by what can be done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Something else is at work on the table: try again.
+    /// Another operation on the table is running: try again.
     Busy,
     /// A live table is open in another process.
     InUse,
-    /// A store, table, version or source that is not there.
+    /// A store, table, version or source does not exist.
     Missing,
-    /// The options, or what is asked of the table, are wrong.
+    /// The options, or the request to the table, are wrong.
     Usage,
-    /// The rows that came in are.
+    /// The rows of the sources are wrong.
     Data,
-    /// What is stored is damaged.
+    /// Stored data is damaged.
     Damaged,
-    /// A cluster did not let a version serve, or took it back: what served before serves.
+    /// A cluster did not let a version serve, or reverted it: the previous version serves.
     NotRolledOut,
-    /// The same, as an operator's rollback went first.
+    /// As `NotRolledOut`, because an operator's rollback took precedence.
     GaveWay,
-    /// It was asked to stop.
+    /// The command was asked to stop.
     Cancelled,
-    /// Any other: the device, the system, the network.
+    /// Any other error: the device, the system, the network.
     Other,
 }
 
-/// What is wrong with a command line and its parser does not see: options that do not go together,
-/// or texts that depend on other options.
+/// An error in a command line that its parser does not see: options that conflict, or values that
+/// depend on other options.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongLine(pub String);
 
-/// What `forebay verify` found in what is stored.
+/// A problem that `forebay verify` found in stored data.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FoundDamage(pub String);
 
-/// An error with its causes, for people. Most of our messages hold the words of their cause; those
-/// are said once.
+/// Formats an error with its causes, for people. Most messages include the text of their cause; it
+/// is not repeated.
 pub fn words(error: &anyhow::Error) -> String {
     let mut words = error.to_string();
     for cause in error.chain().skip(1) {
@@ -70,7 +70,7 @@ pub fn words(error: &anyhow::Error) -> String {
 }
 
 impl ErrorKind {
-    /// As programs are told of it.
+    /// Returns the name of the kind, for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -86,12 +86,12 @@ impl ErrorKind {
         }
     }
 
-    /// That of an error of stores.
+    /// Returns the kind of an error of stores.
     pub fn of_store(error: &StoreError) -> Self {
         of_store(error)
     }
 
-    /// The kind of an error of the libraries.
+    /// Returns the kind of an error of the libraries.
     #[doc(hidden)]
     pub fn of(error: &anyhow::Error) -> Self {
         let found = (error.downcast_ref().map(of_push))

@@ -1,4 +1,4 @@
-//! Exit codes, and how a command's failure is told.
+//! Exit codes, and the output of a command's failure.
 
 use std::io;
 use std::process::ExitCode;
@@ -14,17 +14,17 @@ use crate::output::Output;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// The version was built and kept, but the gate held its swap; or would, of a dry run.
+    /// The version was built and kept, but the gate held its swap, or would hold it in a dry run.
     Held,
     /// In a cluster: the version was built and kept, and serves nowhere.
     Undone,
-    /// In a cluster: done, but for nodes that were left out.
+    /// In a cluster: done, except for excluded nodes.
     LeftOut,
-    /// Something is lost if that is accepted, which it was not: nothing was changed.
+    /// Accepting would lose something, and it was not accepted: nothing was changed.
     Unaccepted,
-    /// A dry run that was done and has told of a push that would fail.
+    /// A dry run that succeeded and reports that the push would fail.
     WouldFail,
-    /// The state of a cluster was asked for by a monitor.
+    /// A monitor asked for the state of a cluster.
     Checked(Health),
 }
 
@@ -35,7 +35,7 @@ const BUSY: u8 = 4;
 const UNDONE: u8 = 5;
 const LEFT_OUT: u8 = 6;
 
-/// Prints what went wrong, if anything, and gives the exit code.
+/// Prints the error, if any, and returns the exit code.
 pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     let error = match result {
         Ok(Outcome::Done) => return ExitCode::SUCCESS,
@@ -62,7 +62,7 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     })
 }
 
-/// As plug-ins of monitors have it.
+/// Returns the exit code that plug-ins of monitors use.
 fn checked(health: Health) -> u8 {
     match health {
         Health::Well => 0,
@@ -72,7 +72,7 @@ fn checked(health: Health) -> u8 {
     }
 }
 
-/// Prints what went wrong.
+/// Prints an error.
 pub fn report_error(output: Output, error: &anyhow::Error) {
     let kind = ErrorKind::of(error);
     if output.json {
@@ -83,8 +83,8 @@ pub fn report_error(output: Output, error: &anyhow::Error) {
     }
 }
 
-/// Whether the command line is wrong. A store's URL and what the environment says of it are a part
-/// of it.
+/// Returns whether the command line is wrong. A store's URL, and what the environment says of it,
+/// are part of it.
 pub fn is_wrong_line(error: &anyhow::Error) -> bool {
     let is_of_store = match error.downcast_ref() {
         None | Some(OpenError::Pull(_) | OpenError::Store(_)) => false,
@@ -93,7 +93,8 @@ pub fn is_wrong_line(error: &anyhow::Error) -> bool {
     error.is::<WrongLine>() || is_of_store
 }
 
-/// Whoever read our output (`| head`) has enough: not worth a message.
+/// Returns whether the reader of the output, such as `| head`, has closed it, which needs no
+/// message.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

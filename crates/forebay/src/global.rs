@@ -1,4 +1,4 @@
-//! What every command takes.
+//! The options of every command.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use clap::Args;
 
 use crate::login::path_parser;
 
-/// The store where none is named.
+/// The default store.
 pub const DEFAULT_STORE: &str = "./forebay-data";
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Debug, Args)]
 pub struct Global {
     /// The store: a directory, or the URL of one in object storage: s3://BUCKET/PREFIX, gs://,
@@ -24,8 +24,8 @@ pub struct Global {
     )]
     pub store: String,
 
-    /// Where pushes to object storage build their files before they are sent, and keep what a
-    /// killed push has sent [default: a directory of the user's cache]
+    /// Where pushes to object storage build their files before upload, and keep what a killed push
+    /// has uploaded [default: a directory of the user's cache]
     #[arg(
         long,
         global = true,
@@ -36,12 +36,13 @@ pub struct Global {
     )]
     pub work_dir: Option<PathBuf>,
 
-    /// Results as JSON on standard output, progress and messages as JSON lines on standard error
+    /// Print results as JSON on standard output, progress and messages as JSON lines on standard
+    /// error
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub json: bool,
 
-    /// No progress, no messages, and no text of what was done; errors are still printed, and what
-    /// was asked for: values, lists, with --json the result
+    /// Print no progress, no messages, and no text of what was done. Errors are still printed, and
+    /// so is requested data: values, lists, with --json the result
     #[arg(long, short, global = true, help_heading = "Everywhere")]
     pub quiet: bool,
 }

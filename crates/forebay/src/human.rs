@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use forebay_engine::MAX_PARTITIONS;
 
-/// More threads than machines run at once.
+/// The most threads: more than any machine runs at once.
 const MOST_THREADS: usize = 1024;
 
 /// How times are written.
 const HOW: &str = "write for example 7d, 12h, 90m, 30s, 500ms";
 
-/// How long something lives: a time such as 7d, 12h, 90m, 30s or 500ms.
+/// Parses a lifetime: a time such as 7d, 12h, 90m, 30s or 500ms.
 pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
         Duration::ZERO => Err(format!("what lives for '{text}' is never there: {HOW}")),
@@ -19,7 +19,7 @@ pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time within bounds.
+/// Parses a time within bounds.
 pub fn parse_within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     let time = parse_time(text)?;
     if (least..=most).contains(&time) {
@@ -32,7 +32,7 @@ pub fn parse_within(text: &str, least: Duration, most: Duration) -> Result<Durat
     ))
 }
 
-/// 30 days -> `30d`, 5 s -> `5s`.
+/// Formats a time: 30 days -> `30d`, 5 s -> `5s`.
 fn duration_in_days(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds.checked_rem(86_400) {
@@ -60,8 +60,8 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(ms))
 }
 
-/// A count of bytes as given on the command line: `4096`, `64k`, `512MiB`, `2G`. Units are powers
-/// of 1,024.
+/// Parses a count of bytes of the command line: `4096`, `64k`, `512MiB`, `2G`. Units are powers of
+/// 1,024.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text
@@ -89,7 +89,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text} is more bytes than a 64-bit number holds"))
 }
 
-/// The same of bytes a second, at most; 0 would be never.
+/// Parses a limit of bytes a second; 0 is refused, because it would never end.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         0 => Err(
@@ -99,7 +99,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A size of which there has to be some.
+/// Parses a size greater than 0.
 pub fn parse_room(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         0 => Err("0 bytes have room for nothing".to_owned()),
@@ -107,7 +107,7 @@ pub fn parse_room(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A number of which there has to be one.
+/// Parses a number greater than 0.
 pub fn parse_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err(format!("'{text}' is not a number above 0")),
@@ -115,13 +115,13 @@ pub fn parse_count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A number, also 0.
+/// Parses a number, including 0.
 pub fn parse_number<T: FromStr>(text: &str) -> Result<T, String> {
     let reported = |_| format!("'{text}' is not a whole number of 0 or more");
     text.parse().map_err(reported)
 }
 
-/// A number of threads.
+/// Parses a number of threads.
 pub fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads @ 1..=MOST_THREADS) => Ok(threads),
@@ -129,7 +129,7 @@ pub fn parse_threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A number of partitions.
+/// Parses a number of partitions.
 pub fn parse_partitions(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(partitions) if (1..=MAX_PARTITIONS).contains(&(partitions as usize)) => Ok(partitions),
@@ -139,7 +139,7 @@ pub fn parse_partitions(text: &str) -> Result<u32, String> {
     }
 }
 
-/// 336776 -> `336,776`.
+/// Formats a count: 336776 -> `336,776`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -152,7 +152,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// `1 row`, `2 rows`, `3 batches`, with separators.
+/// Formats a count with its noun: `1 row`, `2 rows`, `3 batches`, with separators.
 pub fn counted(n: u64, noun: &str) -> String {
     let plural = match n {
         1 => "",
@@ -162,12 +162,12 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(n))
 }
 
-/// 1536 -> `1.5 KiB`.
+/// Formats a size: 1536 -> `1.5 KiB`.
 pub fn bytes(n: u64) -> String {
     forebay_plan::draw::size(n as f64)
 }
 
-/// A duration as its size asks for: `3 ms`, `2.41 s`, `4 min 05 s`, `2 h 10 min`.
+/// Formats a duration in units that fit its size: `3 ms`, `2.41 s`, `4 min 05 s`, `2 h 10 min`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

@@ -7,14 +7,14 @@ use forebay_run::row::write_json_bytes;
 /// How keys are given.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct KeyForm {
-    /// Keys are given, and printed, as hex digits: 00ff, 0x00ff; hyphens count for nothing, so that
-    /// UUIDs can be given as they are
+    /// Keys are given, and printed, as hex digits: 00ff, 0x00ff. Hyphens are ignored, so that UUIDs
+    /// can be given as they are
     #[arg(long)]
     pub hex: bool,
 }
 
 impl KeyForm {
-    /// The bytes of a key that was given.
+    /// Returns the bytes of a given key.
     pub fn parse(self, text: &str) -> anyhow::Result<Vec<u8>> {
         if !self.hex {
             return Ok(text.as_bytes().to_vec());

@@ -1,12 +1,13 @@
-//! Forebay in a Rust program: a store of tables in a directory, opened by [`open`] or
-//! [`open_or_create`].
+//! Forebay as a Rust library: a store of tables in a directory.
 //!
-//! - A *batch table* is replaced whole: [`Store::push`] builds a version from files or records,
-//!   checks it and lets it serve; [`Store::batch`] reads it.
+//! [`open`] or [`open_or_create`] open a store.
+//!
+//! - A *batch table* is replaced as a whole: [`Store::push`] builds a version from files or
+//!   records, verifies it and lets it serve; [`Store::batch`] reads it.
 //! - A *live table* is written at any time: [`Store::create_live`], [`Store::live`].
 //!
-//! Keys are bytes; text will do. Values come as what their table holds: bytes, numbers, rows of
-//! typed columns or lists ([`Value`]). Scans are iterators. Every error is an [`Error`], whose
+//! Keys are bytes or text. Values have the type of their table: bytes, numbers, rows of typed
+//! columns or lists ([`Value`]). Scans are iterators. Every error is an [`Error`], whose
 //! [`kind`](Error::kind) says what can be done about it.
 //!
 //! ```
@@ -36,16 +37,15 @@
 //! # }
 //! ```
 //!
-//! `docs/reference/rust.md` has the rest, `examples/` whole programs. All objects may be used by
-//! several threads. The calls wait for the device where they must: from asynchronous code, make
-//! them on threads that may wait.
+//! `docs/reference/rust.md` describes the library, and `examples/` has complete programs. All
+//! objects may be used by several threads. Calls block on the device where they must. From
+//! asynchronous code, call them on threads that may block.
 //!
-//! This crate also is the command `forebay`, and brings its server, its loader and what reaches
-//! object stores. A program that only opens directories, and knows what its values are, may depend
-//! on `forebay-engine` alone.
+//! This crate is also the command `forebay`. It includes the server, the loader and access to
+//! object stores. A program that only opens directories, and knows the types of its values, may
+//! depend on `forebay-engine` alone.
 
-/// Writes a line to standard error, where it can be written: what the command does does not depend
-/// on it.
+/// Writes a line to standard error if possible. The command's work does not depend on it.
 macro_rules! announce {
     ($($words:tt)*) => {{
         use std::io::Write as _;
@@ -89,15 +89,15 @@ mod memory;
 mod node_http;
 mod node_key;
 mod node_pages;
-mod opening;
+mod open_table;
 mod output;
 mod progress;
 mod pulling;
 mod render;
 mod result_file;
-mod rolled_out;
 mod rollout_args;
-mod taker;
+mod rollout_result;
+mod row_taker;
 mod target;
 mod uploading;
 
@@ -106,12 +106,12 @@ pub use error_kind::ErrorKind;
 #[doc(inline)]
 pub use library::*;
 
-/// The blocks of code in the documentation.
+/// Tests the code blocks of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/reference/rust.md")]
 mod page {}
 
-/// What the binary and the Python package are made of. It is no part of the library, and changes
+/// The parts of the binary and the Python package. They are not part of the library, and change
 /// without notice.
 #[doc(hidden)]
 pub mod command_line {
@@ -125,11 +125,11 @@ pub mod command_line {
     pub use crate::context::Context;
     pub use crate::error_kind::words;
     pub use crate::human::parse_lifetime;
-    pub use crate::opening::OpenedTable;
-    pub use crate::taker::RowTaker;
+    pub use crate::open_table::OpenedTable;
+    pub use crate::row_taker::RowTaker;
     pub use crate::target::Target;
 
-    /// Commands, run by the program that they are part of.
+    /// Runs commands for a program that embeds them.
     pub mod embed {
         pub use crate::embed::*;
     }
@@ -140,7 +140,7 @@ pub mod command_line {
         pub use crate::distributed_load::DistributedLoad;
     }
 
-    /// Runs the command line that the process was started with.
+    /// Runs the command line of the process.
     pub fn main() -> ExitCode {
         let cli = crate::cli::parse(std::env::args_os()).unwrap_or_else(|error| exit_by(&error));
         forebay_io::raw::raise_open_files_limit();
@@ -152,7 +152,7 @@ pub mod command_line {
         crate::exit::report(context.output, done)
     }
 
-    /// Ends as the parser of the options says: with help, or with what is wrong.
+    /// Exits as the parser of the options says: with help, or with the error.
     fn exit_by(error: &clap::Error) -> ! {
         if !error.use_stderr() {
             error.exit();
@@ -167,10 +167,10 @@ pub mod command_line {
                 json!({"event": "error", "kind": "usage", "text": plain(error)})
             );
         } else if text.lines().all(|line| without_controls(line) == line) {
-            // In colours.
+            // Printed in colours.
             let _ = error.print();
         } else {
-            // What was typed is repeated, and could change the terminal.
+            // The message repeats the user's input, which could change the terminal.
             text.lines()
                 .for_each(|line| announce!("{}", without_controls(line)));
         }

@@ -1,4 +1,4 @@
-//! Who a command is to the nodes of a cluster: user, password, TLS.
+//! A command's login to the nodes of a cluster: user, password, TLS.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-/// Where the nodes want users or TLS.
+/// The options for nodes that require users or TLS.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LoginArgs {
-    /// Where the nodes of a cluster have a users file: a file of one line, user:password
+    /// If the nodes of a cluster have a users file: a file with one line, user:password
     #[arg(
         long,
         global = true,
@@ -27,7 +27,7 @@ pub struct LoginArgs {
     )]
     pub login: Option<PathBuf>,
 
-    /// Where their ports for clients speak TLS: certificates in PEM of who signed theirs
+    /// If their client ports use TLS: the certificates in PEM of the authorities that signed theirs
     #[arg(
         long,
         global = true,
@@ -38,7 +38,7 @@ pub struct LoginArgs {
     )]
     pub tls_ca: Option<PathBuf>,
 
-    /// Where they ask clients for a certificate: its chain in PEM
+    /// If they require a client certificate: its chain in PEM
     #[arg(
         long,
         global = true,
@@ -63,7 +63,7 @@ pub struct LoginArgs {
     pub tls_key: Option<PathBuf>,
 }
 
-/// What those files say.
+/// The content of those files.
 #[derive(Clone, Default)]
 pub struct NodeLogin {
     pub user: Option<(String, String)>,
@@ -78,8 +78,8 @@ impl std::fmt::Debug for NodeLogin {
 }
 
 impl NodeLogin {
-    /// Nodes that others than this machine can reach speak TLS alone: to them no password goes in
-    /// clear, whatever answers there.
+    /// Checks that no password is sent unencrypted: nodes that other machines can reach must use
+    /// TLS, whatever answers at their addresses.
     pub fn check_for(&self, nodes: &[HostPort]) -> anyhow::Result<()> {
         let is_here = |node: &&HostPort| {
             let address = node.host.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -96,12 +96,12 @@ impl NodeLogin {
     }
 }
 
-/// A path of an option whose variable may be set to nothing, which is as if it were not set.
+/// Returns the parser of a path option. A variable with an empty value counts as not set.
 pub fn path_parser() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// The path, if it is one.
+/// Returns the path, if it is not empty.
 pub fn given(path: &Option<PathBuf>) -> Option<&Path> {
     path.as_deref().filter(|path| !path.as_os_str().is_empty())
 }

@@ -1,4 +1,4 @@
-//! The forebay command; see the library beside it.
+//! The binary `forebay`, which runs the library's `main`.
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ use crate::cli::Cli;
 use crate::embed::{self, CommandError};
 use crate::exit::is_wrong_line;
 
-/// A command, and options that it does not take: one, or several that do not go together.
+/// A command with options that it refuses: one, or several that conflict.
 const MALFORMED: &str = "
 push t a.csv --key {id} | rate 0 | rate x | threads 0 | threads 9999999 | memory x | version x
 push t a.csv --key {id} | partitions 0 | partitions 16385 | page-size 5 | keep x | ttl 0s | gate x
@@ -45,7 +45,7 @@ plan workload --partitions 4 --distribution zipf | alpha 1 | requests 9999999999
 plan workload --distribution zipf | partitions 99999999 | partitions 0
 ";
 
-/// Runs a line in a store; the names of files are of the directory.
+/// Runs a command line in a store. Names of files are relative to the directory.
 fn run(dir: &Path, line: &str) -> Result<(), CommandError> {
     let word = |word: &str| match word {
         "a.csv" | "in.json" | "x.png" | "x.zip" | "d" | "c" => dir.join(word).display().to_string(),
@@ -66,7 +66,7 @@ fn run(dir: &Path, line: &str) -> Result<(), CommandError> {
     embed::run(&words, None, Arc::new(Silent)).map(|_| ())
 }
 
-/// A directory with a store, in which there is a table `there`, and files.
+/// Creates a directory with a store that has a table `there`, and files.
 fn directory() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.csv"), "id,v\n1,2\n").unwrap();
@@ -89,7 +89,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The message of a line that ends with the exit code of a wrong one.
+/// Returns the message of a line that ends with the exit code of a wrong command line.
 fn refused(dir: &Path, line: &str) -> String {
     match run(dir, line) {
         Err(CommandError::Words(words)) => words,

@@ -1,13 +1,13 @@
-//! What this process may have of memory and cores: the machine's, or less by its control groups.
+//! The memory and cores of this process: the machine's, or less by its control groups.
 
 use std::path::Path;
 
 use forebay_io::{Disk, memory_quota};
 
-/// When nothing says how much memory there is.
+/// The memory if nothing says how much there is.
 const ASSUMED_BYTES: u64 = 1 << 30;
 
-/// A quarter of the memory.
+/// Returns a quarter of the memory.
 pub fn quarter(disk: &dyn Disk) -> u64 {
     let machine = read(disk, "/proc/meminfo").and_then(|text| total(&text));
     let least = machine.into_iter().chain(memory_quota()).min();
@@ -22,7 +22,7 @@ fn read(disk: &dyn Disk, path: &str) -> Option<String> {
     String::from_utf8(disk.read(Path::new(path)).ok()?).ok()
 }
 
-/// `MemTotal:       24684084 kB` of /proc/meminfo, in bytes.
+/// Parses `MemTotal:       24684084 kB` of /proc/meminfo, in bytes.
 fn total(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()

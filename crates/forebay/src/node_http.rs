@@ -1,4 +1,4 @@
-//! Requests to the HTTP ports of a cluster's nodes, as the user of the command.
+//! Sends requests to the HTTP ports of a cluster's nodes, as the user of the command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::login::NodeLogin;
 
-/// How long the whole file is, of which a part is answered.
+/// The header with the length of the whole file, of which a part is answered.
 const FILE_BYTES: &str = "forebay-file-bytes";
 
 /// A client of nodes, for any number of requests. Each call waits for its answer.
@@ -24,17 +24,17 @@ pub struct NodeHttp {
     runtime: Runtime,
 }
 
-/// What a node answered.
+/// A node's answer.
 #[derive(Debug)]
 pub struct Answer {
     pub bytes: Vec<u8>,
-    /// Of a part of a file, how long the whole file is.
+    /// For a part of a file, the length of the whole file.
     pub file_bytes: Option<u64>,
     /// The node's clock, in seconds since 1970-01-01 UTC.
     pub unix_s: Option<u64>,
 }
 
-/// Why a node gave no answer.
+/// Why a node did not answer.
 #[derive(Debug, Error)]
 pub enum PageError {
     #[error("it answers only its users: --login FILE, of one line, user:password")]
@@ -52,7 +52,7 @@ pub enum PageError {
 }
 
 impl NodeHttp {
-    /// `connect`: how long a connection may take to be made.
+    /// Creates a client. `connect`: how long connecting may take.
     pub fn new(login: NodeLogin, connect: Duration) -> Result<Self, PageError> {
         let unsent = |error: &dyn std::error::Error| PageError::Unsent(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -74,7 +74,7 @@ impl NodeHttp {
         })
     }
 
-    /// Asks one node.
+    /// Sends a request to one node.
     pub fn ask(
         &self,
         method: &Method,
@@ -87,7 +87,7 @@ impl NodeHttp {
         self.runtime.block_on(asking)
     }
 
-    /// Asks several nodes at once, each for the path beside it.
+    /// Sends requests to several nodes at once, each with its path.
     pub fn ask_all(
         &self,
         method: &Method,
@@ -108,7 +108,8 @@ impl NodeHttp {
     }
 }
 
-/// Without --tls-ca nothing is asked by TLS; the roots of the system take a while to read.
+/// Returns a TLS configuration without roots. Without --tls-ca nothing uses TLS, and the system's
+/// roots take a while to read.
 fn trusting_nobody() -> ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     ClientConfig::builder_with_provider(provider)
@@ -175,20 +176,20 @@ async fn ask(
     }
 }
 
-/// The moment of a `Date` header.
+/// Returns the time of a `Date` header.
 fn unix_s_of(date: &str) -> Option<u64> {
     let date = httpdate::parse_http_date(date).ok()?;
     let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(since.as_secs())
 }
 
-/// What a node says in the body of an error.
+/// Returns the reason in the body of an error.
 fn why_of(bytes: &[u8]) -> Option<String> {
     let answer: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     Some(answer.get("error")?.as_str()?.to_owned())
 }
 
-/// The innermost cause, which says most.
+/// Returns the innermost cause, which is the most specific.
 fn cause_of(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "it did not answer in time".to_owned();
@@ -198,7 +199,7 @@ fn cause_of(error: &reqwest::Error) -> String {
         if let Some(words) = cause.downcast_ref().and_then(of_certificate) {
             return words.to_owned();
         }
-        // What such an error wraps is no source of it.
+        // The wrapped error is not in the chain of sources.
         let wrapped = cause.downcast_ref::<std::io::Error>();
         let wrapped = wrapped.and_then(std::io::Error::get_ref);
         match wrapped.map(|error| error as _).or_else(|| cause.source()) {
@@ -208,7 +209,7 @@ fn cause_of(error: &reqwest::Error) -> String {
     }
 }
 
-/// Why a node's certificate is not trusted.
+/// Returns why a node's certificate is not trusted.
 fn of_certificate(error: &rustls::Error) -> Option<&'static str> {
     let rustls::Error::InvalidCertificate(why) = error else {
         return None;
@@ -223,7 +224,7 @@ fn of_certificate(error: &rustls::Error) -> Option<&'static str> {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "its certificate does not have the name or address that it was asked at"
         }
-        // Webpki has no other word for it.
+        // Webpki has no separate error for it.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "its certificate is one of an authority (CA:TRUE), as openssl req -x509 makes them: make it with \
              -addext basicConstraints=critical,CA:FALSE"

@@ -1,4 +1,4 @@
-//! A node's certificate, which it makes for itself, and those of the others.
+//! A node's certificate, which the node creates, and the certificates of other nodes.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -13,14 +13,14 @@ use forebay_server::{PeerTls, Pin, PinnedPeers, pin_of};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// In a node's cache: certificate and key, in PEM.
+/// The file in a node's cache with its certificate and key, in PEM.
 const FILE: &str = "node.pem";
 
-/// What a node shows others, and whom it lets in.
+/// A node's own certificate, and the check of other nodes' certificates.
 #[derive(Debug)]
 pub struct NodeKey {
     pub tls: PeerTls,
-    /// As the catalog has it.
+    /// The key in the form that the catalog has.
     pub key: String,
     pub trusted: Arc<TrustedNodes>,
 }
@@ -28,7 +28,7 @@ pub struct NodeKey {
 #[derive(Debug, Default)]
 pub struct TrustedNodes {
     pins: Arc<PinnedPeers>,
-    /// This node's own.
+    /// This node's own key.
     own: Pin,
 }
 
@@ -40,7 +40,7 @@ impl Trusted for TrustedNodes {
 }
 
 impl NodeKey {
-    /// The certificate of the node whose cache this is, made when there is none.
+    /// Returns the certificate of the node whose cache this is, and creates it if there is none.
     pub fn of(disk: &dyn Disk, cache: &Path, name: &str) -> anyhow::Result<Self> {
         let path = cache.join(FILE);
         let at = || format!("the node's certificate {}", path.display());

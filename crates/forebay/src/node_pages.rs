@@ -1,4 +1,4 @@
-//! What the HTTP ports of a cluster's nodes answer.
+//! The answers of the HTTP ports of a cluster's nodes.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::login::NodeLogin;
 use crate::node_http::{NodeHttp, PageError};
 
 const STATUS: &str = "v1/cluster";
-/// How long a node is waited for that hears of a request: it would find it by itself.
+/// How long a notification waits for a node. The node would find the request by itself.
 const NOTIFY_TIME: Duration = Duration::from_millis(300);
 
-/// Asks the HTTP ports of nodes, as the user of the command.
+/// A client for the pages of nodes, as the user of the command.
 #[derive(Debug)]
 pub struct NodePages {
     login: NodeLogin,
 }
 
-/// What a node answers of its events.
+/// A node's answer about its events.
 #[derive(Debug, Deserialize)]
 pub struct NodeEvents {
     pub events: Vec<NodeEvent>,
-    /// Some after the number that was asked with are not kept any more.
+    /// Some events after the requested number are no longer kept.
     pub gap: bool,
-    /// The number to ask with next.
+    /// The number for the next request.
     pub last: u64,
 }
 
@@ -42,11 +42,11 @@ pub struct NodeEvent {
     pub fields: Map<String, Value>,
 }
 
-/// What a node was asked for while it was watched; `GET /v1/top`.
+/// The requests to a node while it was watched; `GET /v1/top`.
 #[derive(Debug, Deserialize)]
 pub struct NodeTop {
     pub estimated: bool,
-    /// These are for who may read all tables.
+    /// These fields are only for users who may read all tables.
     pub commands_per_second: Option<f64>,
     pub errors_per_second: Option<f64>,
     pub input_bytes_per_second: Option<f64>,
@@ -54,11 +54,11 @@ pub struct NodeTop {
     pub tables: Vec<TableTop>,
     pub partitions: Vec<PartitionTop>,
     pub keys: Vec<KeyTop>,
-    /// Where there are some, and for who administers.
+    /// Present if there are users, and only for administrators.
     pub users: Option<Vec<UserTop>>,
 }
 
-/// Keys.
+/// The rates of keys.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub struct Rates {
     pub reads_per_second: f64,
@@ -72,7 +72,7 @@ pub struct TableTop {
     pub rates: Rates,
     pub commands_per_second: f64,
     pub errors_per_second: f64,
-    /// Bounds, in microseconds.
+    /// Upper bounds, in microseconds.
     pub p50_us: Option<u64>,
     pub p99_us: Option<u64>,
 }
@@ -113,7 +113,7 @@ impl Rates {
 }
 
 impl TableTop {
-    /// Of another node: bounds are the highest.
+    /// Adds the figures of another node. Bounds are the highest of both.
     pub fn add(&mut self, more: &TableTop) {
         self.rates.add(&more.rates);
         self.commands_per_second += more.commands_per_second;
@@ -128,14 +128,14 @@ impl NodePages {
         Self { login }
     }
 
-    /// How the cluster is, as a node says that reaches the coordinator: what one node knows by
-    /// itself may be old.
+    /// Returns the state of the cluster from a node that reaches the coordinator: a single node's
+    /// own knowledge may be old.
     pub fn status(&self, node: &HostPort) -> Option<Status> {
         let mut answers = self.statuses(std::slice::from_ref(node), NOTIFY_TIME);
         answers.pop()?.ok().filter(Status::is_whole)
     }
 
-    /// What each node says of the cluster; all are asked at once.
+    /// Returns the state of the cluster from each node. All are asked at once.
     pub fn statuses(&self, nodes: &[HostPort], within: Duration) -> Vec<Result<Status, PageError>> {
         let asked: Vec<_> = nodes
             .iter()
@@ -144,7 +144,7 @@ impl NodePages {
         self.read(&asked, within)
     }
 
-    /// The events of each node after the number beside it; all are asked at once.
+    /// Returns the events of each node after the number beside it. All are asked at once.
     pub fn events(
         &self,
         nodes: &[(HostPort, Option<u64>)],
@@ -163,7 +163,7 @@ impl NodePages {
         self.read(&asked.collect::<Vec<_>>(), within)
     }
 
-    /// What each node is asked for while it is watched for a time; all are watched at once.
+    /// Returns the requests to each node while it is watched for a time. All are watched at once.
     pub fn tops(
         &self,
         nodes: &[HostPort],
@@ -192,8 +192,8 @@ impl NodePages {
         pages.map(|page| page.and_then(read)).collect()
     }
 
-    /// Has the coordinator look for requests. Whatever comes of it: it finds them by itself, a
-    /// little later.
+    /// Notifies the coordinator of new requests. Failures are ignored: the coordinator finds
+    /// requests by itself, a little later.
     pub fn notify(&self, node: &HostPort) {
         self.get(
             &[(node.clone(), "v1/cluster/notify".to_owned())],

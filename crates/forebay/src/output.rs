@@ -1,4 +1,4 @@
-//! How results, progress and errors are printed.
+//! Prints results, progress and errors.
 
 use forebay_run::error::lines_without_controls;
 use serde_json::json;
@@ -10,12 +10,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// Nothing is told but errors and what was asked for.
+    /// Returns whether only errors and requested data are printed.
     pub fn is_silent(self) -> bool {
         self.quiet && !self.json
     }
 
-    /// Tells something beside the result on standard error, whoever wants quiet.
+    /// Prints a message beside the result on standard error, even with --quiet.
     pub fn announce(self, text: &str) {
         match self.json {
             true => announce!("{}", json!({"event": "message", "text": text})),

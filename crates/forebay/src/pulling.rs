@@ -1,4 +1,4 @@
-//! Stores in object storage as what a server, or `forebay pull`, brings into a directory.
+//! Opens stores in object storage for pulling into a directory, by a server or `forebay pull`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use forebay_server::{Pulls, PullsStatus, ServerInside, TablePulled};
 
 use crate::context::Context;
 
-/// What a server asks of whoever pulls for it.
+/// The server's requests to its puller.
 #[derive(Debug)]
 pub struct PullsOf(pub Puller);
 
@@ -41,7 +41,7 @@ impl Pulls for PullsOf {
     }
 }
 
-/// What a puller asks of the server, and tells it.
+/// The puller's questions and notifications to the server.
 #[derive(Debug)]
 pub struct PullServer(pub ServerInside);
 
@@ -60,8 +60,8 @@ impl ServedVersions for PullServer {
 }
 
 impl Context {
-    /// The store in a directory, and what brings the versions of --store, which is in object
-    /// storage, into it.
+    /// Opens the store in a directory, with a puller of versions from --store, which is in object
+    /// storage.
     pub fn open_cache(&self, dir: &Path, options: PullOptions) -> anyhow::Result<(Store, Puller)> {
         let store = self.open_cache_directory(dir)?;
         let puller = Puller::new(self.remote_url()?, store.clone(), options)?;

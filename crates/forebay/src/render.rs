@@ -1,4 +1,4 @@
-//! Values and lists as the commands print them.
+//! Formats values and lists for output.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use forebay_engine::{Manifest, Source, ValueKind};
 use forebay_run::number::Number;
 use forebay_run::row::{ListView, RowView, Schema, write_json_bytes};
 
-/// Prints the values of one table.
+/// A printer of the values of one table.
 #[derive(Debug, Clone, Copy)]
 pub struct Renderer<'a> {
     kind: &'a ValueKind,
@@ -24,7 +24,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// The values of a version, be it there or yet to be made.
+    /// Returns the printer for a version's values, whether the version exists or is being built.
     pub fn of_manifest(manifest: &'a Manifest) -> Self {
         Self {
             kind: &manifest.value,
@@ -36,8 +36,8 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Appends the value as JSON: a row as an object, a list as an array, a number as one, bytes as
-    /// a string when they are UTF-8 and else as `{"base64": "..."}`.
+    /// Appends the value as JSON: a row as an object, a list as an array, a number as one. Bytes
+    /// are a string if they are UTF-8, otherwise `{"base64": "..."}`.
     pub fn json(&self, value: &[u8], out: &mut Vec<u8>) -> anyhow::Result<()> {
         let written = match self.kind {
             ValueKind::Row => RowView::new(self.schema, value).and_then(|row| row.json(out)),

@@ -1,8 +1,8 @@
-//! Files that a user names for what a command writes.
+//! Output files that a user names.
 //!
-//! A file appears, or is replaced, when it is complete, and keeps its mode and, where the system
-//! allows that, its owner. Of a symbolic link what it points to is replaced. A pipe or a character
-//! device is written to as it is.
+//! A file appears, or is replaced, when it is complete. It keeps its mode and, if the system allows
+//! it, its owner. If the name is a symbolic link, its target is replaced. A pipe or a character
+//! device is written to directly.
 #![allow(
     clippy::disallowed_methods,
     reason = "these are the user's files, with modes and links, not those of a store"
@@ -16,34 +16,33 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 
-/// More links in a row than a system follows.
+/// The most links to follow: more than any system follows.
 const MOST_LINKS: usize = 40;
 
-/// Whether a file is standard output: `-`, or another name of what that is, such as `/dev/stdout`.
+/// Returns whether a file is standard output: `-`, or another name of it, such as `/dev/stdout`.
 pub fn is_stdout(path: &Path) -> bool {
     let stdout = || File::from(io::stdout().as_fd().try_clone_to_owned()?).metadata();
     let same = |(a, b): (Metadata, Metadata)| (a.dev(), a.ino()) == (b.dev(), b.ino());
     path.as_os_str() == "-" || fs::metadata(path).ok().zip(stdout().ok()).is_some_and(same)
 }
 
-/// Whether it is there and no plain file: a pipe or a character device, which is written to as it
-/// is, or what is refused as such.
+/// Returns whether the path exists and is not a plain file: a pipe or a character device, which is
+/// written to directly, or something that is refused.
 pub fn is_no_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file())
 }
 
-/// Whether two names are those of one file that is there.
+/// Returns whether two names refer to one existing file.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     let both = fs::metadata(a).ok().zip(fs::metadata(b).ok());
     both.is_some_and(|(a, b)| a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
-/// A file in the making. Dropped unfinished it leaves nothing.
+/// An unfinished output file. If it is dropped unfinished, it leaves nothing.
 #[derive(Debug)]
 pub struct ResultFile {
     file: File,
-    /// The name under which it grows, and the one that it gets; none for what is written to as it
-    /// is.
+    /// The temporary name and the final name; none for an output that is written directly.
     grows: Option<(PathBuf, PathBuf)>,
 }
 
@@ -64,7 +63,7 @@ impl ResultFile {
         }
     }
 
-    /// Begins `.NAME.part` beside the file, with the mode of the one that it will replace.
+    /// Begins `.NAME.part` beside the file, with the mode of the file that it will replace.
     fn beside(target: &Path, replaced: Option<&Metadata>) -> anyhow::Result<Self> {
         let name = target.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| anyhow!("that is not the name of a file"))?;
@@ -88,14 +87,15 @@ impl ResultFile {
             grows: Some((part, target.to_path_buf())),
         };
         if let Some(replaced) = replaced {
-            // Only root may give files away; whoever else replaces a file owns it from then on.
+            // Only root may change the owner. Any other user who replaces a file owns it
+            // afterwards.
             _ = fchown(&made.file, Some(replaced.uid()), Some(replaced.gid()));
             made.file.set_permissions(Permissions::from_mode(mode))?;
         }
         Ok(made)
     }
 
-    /// Makes the content durable, and gives the file its name.
+    /// Makes the content durable, and renames the file.
     pub fn finish(mut self) -> io::Result<()> {
         let Some((part, target)) = &self.grows else {
             return Ok(());
@@ -110,7 +110,7 @@ impl ResultFile {
 impl Drop for ResultFile {
     fn drop(&mut self) {
         if let Some((part, _)) = &self.grows {
-            // What stopped the command matters, not that its beginning could not be removed.
+            // The cause of the failure matters, not the failed removal of the partial file.
             _ = fs::remove_file(part);
         }
     }
@@ -126,13 +126,13 @@ impl Write for ResultFile {
     }
 }
 
-/// What the name stands for when links are followed, whether there is a file or not.
+/// Returns the path after following links, whether a file exists or not.
 fn target_of(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..MOST_LINKS {
         match fs::read_link(&path) {
             Ok(to) => path = path.parent().unwrap_or(Path::new("")).join(to),
-            // It is no link, or there is nothing.
+            // It is not a link, or it does not exist.
             Err(_) => return Ok(path),
         }
     }

@@ -1,4 +1,4 @@
-//! How a push is rolled out over the nodes of a cluster.
+//! The options for rolling a push out over the nodes of a cluster.
 
 use std::time::Duration;
 
@@ -12,26 +12,27 @@ use crate::human;
 
 #[derive(Debug, Args)]
 pub struct RolloutArgs {
-    /// How many nodes hold each part of a new table, 1 to 5 [default: 3]
+    /// The number of replicas of each partition of a new table, 1 to 5 [default: 3]
     #[arg(long, value_name = "N", value_parser = parse_replicas, help_heading = "Cluster")]
     replicas: Option<usize>,
 
-    /// A node that makes no progress for so long is left out, or the push ends: 1s to 30d [default:
-    /// 30m]
+    /// How long a node may make no progress before it is excluded, or the push ends: 1s to 30d
+    /// [default: 30m]
     #[arg(long, value_name = "TIME", value_parser = parse_deadline, help_heading = "Cluster")]
     deadline: Option<Duration>,
 
-    /// On so many nodes each part has to be ready for that: 1 to all replicas [default: all
-    /// replicas but one]
+    /// On how many nodes each partition must be ready for such an exclusion: 1 to all replicas
+    /// [default: all replicas but one]
     #[arg(long, value_name = "N", value_parser = parse_replicas, help_heading = "Cluster")]
     min_replicas: Option<usize>,
 
-    /// When a node that was ready does not serve the version after the swap [default: revert]
+    /// What to do if a node that was ready does not serve the version after the swap [default:
+    /// revert]
     #[arg(long, value_parser = ON_FAILURE.parser(), help_heading = "Cluster")]
     on_failure: Option<OnFailure>,
 }
 
-/// A number of replicas that a table can have.
+/// Parses a number of replicas that a table can have.
 pub fn parse_replicas(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(replicas) if (1..=MOST_REPLICAS).contains(&replicas) => Ok(replicas),
@@ -44,7 +45,7 @@ pub fn parse_deadline(text: &str) -> Result<Duration, String> {
 }
 
 impl RolloutArgs {
-    /// Whether something was said that only a cluster can do.
+    /// Returns whether an option was given that only a cluster supports.
     pub fn is_given(&self) -> bool {
         self.replicas.is_some()
             || self.deadline.is_some()

@@ -1,10 +1,10 @@
-//! `TABLE` or `TABLE@VERSION`, as the commands that read a version take it.
+//! `TABLE` or `TABLE@VERSION`, the argument of commands that read a version.
 
 use std::str::FromStr;
 
 use forebay_engine::TableName;
 
-/// A version of a table: the one given, else the one that serves.
+/// A version of a table: the given one, otherwise the serving one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub table: TableName,

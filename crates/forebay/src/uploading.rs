@@ -1,4 +1,4 @@
-//! The store of who writes runs: one in object storage says how far its uploads are.
+//! Opens stores for writing runs. A store in object storage reports the progress of its uploads.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,8 @@ use crate::global::DEFAULT_STORE;
 use crate::human;
 
 impl Context {
-    /// The store, made when there is none and `creating` allows it; whether it was made.
+    /// Opens the store, and creates it if it does not exist and `creating` allows it. Returns
+    /// whether it was created.
     pub fn open_for_push(
         &self,
         drawing: &Arc<Box<dyn Progress + Send>>,
@@ -31,7 +32,7 @@ impl Context {
         Ok((store, true))
     }
 
-    /// The store in a directory, for a live table; as [`Context::open_for_push`].
+    /// Opens the store in a directory, for a live table; otherwise as [`Context::open_for_push`].
     pub fn open_for_live(&self, creating: StoreCreation) -> anyhow::Result<(Store, bool)> {
         let missing = self.is_store_missing()?;
         if missing && !self.may_create(creating) {
@@ -44,7 +45,7 @@ impl Context {
         Ok((store, missing))
     }
 
-    /// Whether no store is in the directory that --store names.
+    /// Returns whether the directory that --store names has no store.
     pub fn is_store_missing(&self) -> anyhow::Result<bool> {
         match self.is_remote() {
             true => Ok(false),
@@ -52,7 +53,7 @@ impl Context {
         }
     }
 
-    /// Fails where there is no store and `creating` does not allow to make one. Writes nothing.
+    /// Fails if there is no store and `creating` does not allow creating one. Writes nothing.
     pub fn check_for_push(&self, creating: StoreCreation) -> anyhow::Result<()> {
         match self.may_create(creating) {
             true => Ok(()),
@@ -68,7 +69,7 @@ impl Context {
         }
     }
 
-    /// What is said of a store that a push has made.
+    /// Returns the message about a store that a push has created.
     pub fn store_made(&self) -> String {
         format!(
             "there was no store at {}: made a new one (push and create with --no-create refuse that)",
@@ -76,8 +77,8 @@ impl Context {
         )
     }
 
-    /// The store, which has to exist, to write runs into. As for a push, a restart of the one that
-    /// it lies in is waited for.
+    /// Opens the store, which must exist, for writing runs. As for a push, it waits while the
+    /// object store restarts.
     pub fn open_to_merge(&self, drawing: &Arc<Box<dyn Progress + Send>>) -> anyhow::Result<Store> {
         match self.is_remote() {
             true => self.open_drawing(drawing, false),

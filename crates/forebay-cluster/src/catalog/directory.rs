@@ -1,4 +1,4 @@
-//! A catalog in a directory that all nodes share.
+//! The catalog of a store in a directory that all nodes share.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,14 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Catalog, SeenTag, WriteOutcome};
 
-/// How long the lock is waited for, by who writes and by who looks. It is held for the moment of
-/// one write.
+/// How long a writer and a reader wait for the lock. A writer holds the lock only for one write.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writers take turns by a lock of the system (flock). Readers need none: documents are replaced by
-/// renaming.
+/// A catalog in a shared directory.
+///
+/// Writers exclude each other with a lock of the operating system (flock). Readers take no lock,
+/// because a writer replaces each document by renaming.
 #[derive(Debug)]
 pub struct DirectoryCatalog {
     disk: Arc<dyn Disk>,
@@ -27,7 +28,7 @@ pub struct DirectoryCatalog {
 }
 
 impl DirectoryCatalog {
-    /// The catalog of the store in a directory.
+    /// Creates the catalog of the store in the directory `store`.
     pub fn new(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, store: &Path) -> Self {
         Self {
             disk,
@@ -37,7 +38,7 @@ impl DirectoryCatalog {
     }
 
     fn lock(&self) -> io::Result<Box<dyn Lock>> {
-        // One that is gone (a share that is not mounted) is not made anew.
+        // If the store is missing (a share that is not mounted), the catalog does not create it.
         let store = dir_of(&self.root);
         if !self.disk.exists(store)? {
             let text = format!("{} is not there", store.display());
@@ -60,7 +61,8 @@ impl DirectoryCatalog {
     }
 }
 
-/// Whether there is no such file. Below a plain file, which is no store, there is none.
+/// Returns whether the file is absent. A path below a plain file, which is no store, counts as
+/// absent.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -106,7 +108,7 @@ impl Catalog for DirectoryCatalog {
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
         match self.disk.list(&self.root.join(dir)) {
             Ok(mut names) => {
-                // What a writer that died left unfinished.
+                // Skips unfinished files of a writer that died.
                 names.retain(|name| !name.starts_with('.'));
                 names.sort_unstable();
                 Ok(names)
@@ -162,7 +164,7 @@ mod tests {
             panic!("nothing was there");
         };
         assert_eq!(put("two", None), WriteOutcome::Changed);
-        // The same again is what a writer does that does not know what came of the first try.
+        // A writer repeats a write if it does not know the result of the first try.
         assert_eq!(put("one", None), WriteOutcome::Done(first.clone()));
         let WriteOutcome::Done(second) = put("two", Some(&first)) else {
             panic!("it was seen");

@@ -1,4 +1,4 @@
-//! Heads and models in a catalog.
+//! Reads and writes heads, models and the identity in a catalog.
 
 use std::io;
 
@@ -13,11 +13,11 @@ use crate::time::Timing;
 pub const IDENTITY: &str = "identity";
 pub const HEAD: &str = "head";
 
-/// What to do about a catalog that is lost.
+/// Advice to the operator when the catalog is lost.
 pub const RESTORE: &str =
     "the nodes that run serve on, and forebay cluster restore makes it anew of what they know";
 
-/// Why a catalog cannot be read or written.
+/// The reason why a catalog cannot be read or written.
 #[derive(Debug, Error)]
 pub enum CatalogError {
     #[error("the catalog cannot be reached: {name}: {source}{}", advice(source))]
@@ -41,7 +41,7 @@ pub enum CatalogError {
     AllLost,
 }
 
-/// Heads, models and the identity of a catalog.
+/// A typed view of a catalog's heads, models and identity.
 #[derive(Debug, Clone, Copy)]
 pub struct Documented<'a>(pub &'a dyn Catalog);
 
@@ -59,9 +59,8 @@ impl Documented<'_> {
         Ok(parsed(IDENTITY, &bytes)?)
     }
 
-    /// Makes a cluster without anything, with a catalog of this identity's format. REQUIRES: that
-    /// format can say the timing. Done again after
-    /// a failure, it goes on.
+    /// Creates an empty cluster, with a catalog of this identity's format. If an earlier call
+    /// failed, a repeated call completes it. REQUIRES: the format can express the timing.
     pub fn create(&self, identity: &Identity, timing: Timing) -> Result<Identity, CatalogError> {
         let (id, format) = (identity.id, identity.forebay_cluster);
         if self.get(HEAD)?.is_none() {
@@ -91,7 +90,7 @@ impl Documented<'_> {
         Ok((parsed(HEAD, &bytes)?, seen))
     }
 
-    /// The model of a head. What `known` has of it is not read again.
+    /// Reads the model of a head. Documents that `known` contains are not read again.
     pub fn model(&self, head: &Head, known: &Model) -> Result<Model, CatalogError> {
         let mut documents = Documents::new();
         loop {
@@ -115,7 +114,7 @@ impl Documented<'_> {
 
     pub fn put_documents(&self, documents: &Documents) -> Result<(), CatalogError> {
         for (name, bytes) in documents {
-            // Names are unique: what is there was put by an earlier try.
+            // Names are unique. An existing document was written by an earlier try.
             self.put(&format!("d/{name}"), bytes.clone(), None)?;
         }
         Ok(())

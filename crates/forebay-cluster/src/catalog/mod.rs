@@ -1,8 +1,8 @@
-//! Where a cluster is written down: named documents, replaced on conditions.
+//! The catalog: named documents in the store, replaced by conditional writes.
 //!
-//! The catalog lies in the store, beside its tables, so that a cluster needs no service but the
-//! store itself. `cluster/head`, `cluster/lease` and `cluster/identity` are named; `cluster/d/REF`
-//! are immutable; `cluster/requests/ID` is what clients ask for.
+//! The catalog is in the store, next to the tables, so a cluster needs no service but the store
+//! itself. `cluster/head`, `cluster/lease` and `cluster/identity` have fixed names. The documents
+//! `cluster/d/REF` are immutable. Clients write their requests to `cluster/requests/ID`.
 
 mod directory;
 mod documents;
@@ -17,25 +17,29 @@ pub use directory::DirectoryCatalog;
 pub use documents::{CatalogError, Documented, HEAD, IDENTITY, RESTORE};
 pub use objects::ObjectCatalog;
 
-/// What tells a document's content from any other of that name.
+/// A tag that distinguishes a document's content from any other content of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenTag(pub String);
 
-/// What a conditional write met.
+/// The result of a conditional write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteOutcome {
     Done(SeenTag),
-    /// Something else is there.
+    /// The document's content is another one than the caller saw.
     Changed,
 }
 
-/// See the module's text. Names are paths below `cluster/`. After an error a write may have been
-/// done or not.
+/// Storage of named documents with conditional writes.
+///
+/// Names are paths below `cluster/`. After an error the write may or may not have been done.
 pub trait Catalog: Debug + Send + Sync {
     fn get(&self, name: &str) -> io::Result<Option<(Bytes, SeenTag)>>;
 
-    /// Writes a document if it is still what was seen; `None`: if there is none. Content has
-    /// something of its own (a stamp): what is there already just as it was to be is done.
+    /// Writes a document if its content is still the one that the caller saw. If `seen` is `None`,
+    /// the document must not exist.
+    ///
+    /// Each content has a unique stamp. If the document already has exactly this content, the write
+    /// counts as done.
     fn put_if(
         &self,
         name: &str,
@@ -43,20 +47,20 @@ pub trait Catalog: Debug + Send + Sync {
         seen: Option<&SeenTag>,
     ) -> io::Result<WriteOutcome>;
 
-    /// Names right below a directory.
+    /// Lists the names directly below a directory.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
 
-    /// Whether looking costs nothing to speak of.
+    /// Returns whether a read is cheap enough to repeat often.
     fn is_near(&self) -> bool {
         false
     }
 
-    /// Who has kept all others from writing for a second, in words for operators: a process that
-    /// hangs, say.
+    /// Describes, for operators, the process that has kept all others from writing for a second (a
+    /// process that hangs, for example).
     fn held_up_by(&self) -> io::Result<Option<String>> {
         Ok(None)
     }
 
-    /// That it is gone already is as good.
+    /// Removes a document. If the document is already gone, this succeeds.
     fn remove(&self, name: &str) -> io::Result<()>;
 }

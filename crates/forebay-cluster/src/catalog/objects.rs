@@ -1,4 +1,4 @@
-//! A catalog in object storage: conditional writes are the store's own.
+//! A catalog in object storage, which uses the store's own conditional writes.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use forebay_objects::{News, Objects, PutOutcome, UpdateVersion};
 
 use super::{Catalog, SeenTag, WriteOutcome};
 
-/// Between the two names that a store gives to a content.
+/// Separates the two tags that a store gives to one content.
 const SEPARATOR: char = '\n';
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct ObjectCatalog {
 }
 
 impl ObjectCatalog {
-    /// `objects`: those of the store.
+    /// Creates a catalog in the store's `objects`.
     pub fn new(objects: Objects) -> Self {
         Self { objects }
     }

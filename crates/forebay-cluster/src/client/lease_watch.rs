@@ -1,4 +1,4 @@
-//! Whether a cluster has a coordinator: the one it has renews the coordinator lease.
+//! Detects whether a cluster has a coordinator, by the renewals of the coordinator lease.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::lease::COORDINATOR_LEASE;
 use crate::time::Timing;
 
-/// Looks at the coordinator lease now and then.
+/// A watch that reads the coordinator lease at intervals.
 #[derive(Debug)]
 pub struct LeaseWatch {
     seen: Option<Bytes>,
@@ -25,7 +25,8 @@ impl LeaseWatch {
         }
     }
 
-    /// For how long nobody has renewed the lease. A catalog that does not answer shows nothing.
+    /// Returns how long nobody has renewed the lease. If the catalog does not answer, the time
+    /// starts at zero again.
     pub fn look(&mut self, catalog: &dyn Catalog, timing: Timing, now: Duration) -> Duration {
         if now.saturating_sub(self.looked) >= timing.lease_renewal() {
             self.looked = now;
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
     use crate::catalog::{SeenTag, WriteOutcome};
 
-    /// A catalog that has a coordinator lease alone; `None`: it does not answer.
+    /// A catalog that contains only a coordinator lease. With `None` it does not answer.
     #[derive(Debug, Default)]
     struct LeaseOnlyCatalog(Mutex<Option<&'static [u8]>>);
 

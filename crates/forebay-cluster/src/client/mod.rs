@@ -1,4 +1,4 @@
-//! Asking a cluster for something, by its catalog.
+//! A client that sends requests to a cluster through its catalog.
 
 mod lease_watch;
 mod pointers;
@@ -30,41 +30,43 @@ use crate::status::Status;
 use lease_watch::LeaseWatch;
 pub use pointers::{ClusterPointers, RolloutDraft};
 
-/// How late a renewal may be, and how often it is looked for.
+/// How late a lease renewal may be, and the interval between polls for it.
 const SEAT_SLACK: Duration = Duration::from_secs(2);
 const SEAT_POLL: Duration = Duration::from_millis(500);
-/// Between two looks at the catalog.
+/// The interval between polls of the catalog.
 const LOOK_NEAR: Duration = Duration::from_millis(50);
 const LOOK_FAR: Duration = Duration::from_millis(300);
-/// A request that nobody takes up is withdrawn after so long.
+/// A request that no coordinator accepts within this time is withdrawn.
 const TAKEN_UP: Duration = Duration::from_secs(45);
-/// How long an answer is waited for then.
+/// How long the client then still waits for an answer.
 const WITHDRAWN: Duration = Duration::from_secs(2);
-/// Between two questions to nodes how much has come.
+/// The interval between progress queries to nodes.
 const ASK: Duration = Duration::from_secs(1);
-/// How long the catalog, or every coordinator, may be away meanwhile.
+/// How long the catalog, or every coordinator, may be unavailable while the client waits.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// How long leaders are waited for that have not told what they hold.
+/// How long to wait for leaders that have not yet reported their partitions' sizes.
 const TOLD_WITHIN: Duration = Duration::from_secs(20);
 
-/// Who tells a node that there are requests. It may do nothing: they are found after a while.
+/// A callback that notifies a node of new requests. It may do nothing: the coordinator also polls
+/// for requests.
 pub type NodeNotifier = Arc<dyn Fn(&HostPort) + Send + Sync>;
-/// Who asks a node how the cluster is; `None`: it does not say.
+/// A callback that asks a node for the status of the cluster. It returns `None` if the node does
+/// not answer.
 pub type Inquiry = Arc<dyn Fn(&HostPort) -> Option<Status> + Send + Sync>;
-/// Who is told how far what was asked for is.
+/// A callback that receives the progress of a request.
 pub type Watcher = Arc<dyn Fn(ActiveWork<'_>) + Send + Sync>;
 
-/// What is under way, or has ended.
+/// Work that is under way or has ended.
 #[derive(Debug, Clone, Copy)]
 pub enum ActiveWork<'a> {
     Rollout(&'a Rollout),
     Rebalance(&'a Rebalance),
     Load(&'a TableLoad),
-    /// What a node tells of all that is under way: how much has come.
+    /// A node's report of all work under way, with the bytes fetched so far.
     Status(&'a Status),
 }
 
-/// See the module's text.
+/// A client that writes requests to a catalog and waits for their outcome.
 #[derive(Clone)]
 pub struct ClusterClient {
     catalog: Arc<dyn Catalog>,
@@ -76,12 +78,12 @@ pub struct ClusterClient {
     watcher: Watcher,
 }
 
-/// Why a request was not carried out.
+/// The reason why a request was not carried out.
 #[derive(Debug, Error)]
 pub enum ClientError {
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// The coordinator's words; nothing was changed.
+    /// The coordinator's reason. Nothing was changed.
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -91,7 +93,7 @@ pub enum ClientError {
          nodes running? (forebay cluster status)"
     )]
     NobodyHome { cluster: String, seconds: u64 },
-    /// What becomes of the request is not known.
+    /// The outcome of the request is unknown.
     #[error(
         "cluster {cluster} has taken the request up, but has had no coordinator for {seconds} s: it goes on with it \
          when its nodes run again (forebay cluster status)"
@@ -99,15 +101,15 @@ pub enum ClientError {
     Deserted { cluster: String, seconds: u64 },
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestEnd {
     Done,
-    /// The rollout, which is over.
+    /// The rollout, which has ended.
     Rollout(Box<Rollout>),
-    /// The plan, which is over, or has come as far as was waited for.
+    /// The plan, which has ended or has reached the stage that the caller waited for.
     Rebalance(Box<Rebalance>),
-    /// The load, which is over.
+    /// The load, which has ended.
     Load(Box<TableLoad>),
     Survey(Survey),
     Reads(BatchReads),
@@ -125,7 +127,7 @@ impl fmt::Debug for ClusterClient {
 }
 
 impl ClusterClient {
-    /// Of the cluster that a catalog is of.
+    /// Opens the cluster that a catalog describes.
     pub fn open(
         catalog: Arc<dyn Catalog>,
         clock: Arc<dyn Clock>,
@@ -173,7 +175,7 @@ impl ClusterClient {
         Ok(Documented(&*self.catalog).head()?.0)
     }
 
-    /// The cluster as the catalog has it.
+    /// Returns the cluster as the catalog describes it.
     pub fn model(&self) -> Result<(Head, Model), CatalogError> {
         let catalog = Documented(&*self.catalog);
         let (head, _) = catalog.head()?;
@@ -181,7 +183,8 @@ impl ClusterClient {
         Ok((head, model))
     }
 
-    /// The cluster to plan for: a plan that has moved everything is waited for, some seconds long.
+    /// Returns the cluster for planning. If a plan has moved everything but has not ended, this
+    /// waits some seconds for its end.
     pub fn model_to_plan(&self) -> Result<(Head, Model), ClientError> {
         let (head, model) = self.model()?;
         match model.work.moving().filter(|plan| plan.has_moved()) {
@@ -193,14 +196,14 @@ impl ClusterClient {
         }
     }
 
-    /// What the catalog tells of the cluster's state; the coordinator knows more.
+    /// Returns the cluster's state by the catalog alone. The coordinator knows more.
     pub fn status(&self) -> Result<Status, CatalogError> {
         let (head, model) = self.model()?;
         Ok(Status::of(&self.identity, &head, &model, None))
     }
 
-    /// Whether there is a coordinator, by looks at its lease, which it renews. Of a catalog that
-    /// does not answer nothing is known.
+    /// Returns whether there is a coordinator, by watching for renewals of its lease. If the
+    /// catalog does not answer, this is an error.
     pub fn has_coordinator(&self) -> io::Result<bool> {
         let (_, model) = self.model().map_err(io::Error::other)?;
         let limit = model.timing().lease_renewal() + SEAT_SLACK;
@@ -217,7 +220,7 @@ impl ClusterClient {
         Ok(false)
     }
 
-    /// Who keeps everybody from writing the catalog, where that can be told.
+    /// Describes the process that keeps all others from writing the catalog, if it is known.
     pub fn held_up_by(&self) -> Option<String> {
         match self.catalog.held_up_by() {
             Ok(holder) => holder,
@@ -225,13 +228,14 @@ impl ClusterClient {
         }
     }
 
-    /// Asks, and waits until it is done. A rollout that is begun goes on when this process ends.
+    /// Sends a request and waits until it is done. A rollout that has begun continues if this
+    /// process ends.
     pub fn carry_out(&self, request: &Request) -> Result<RequestEnd, ClientError> {
         let id = self.ask(request)?;
         self.wait_until_over(&id)
     }
 
-    /// Asks, and waits for nothing.
+    /// Sends a request and does not wait.
     pub fn ask(&self, request: &Request) -> Result<RequestId, ClientError> {
         let format = self.check(request)?;
         self.submit(request, format)
@@ -241,14 +245,14 @@ impl ClusterClient {
         self.wait(id, |plan| plan.stage.is_over())
     }
 
-    /// Of a plan: until all of it is cut and moved, or it has ended. Who held what was moved may
-    /// still wait for commands that are on their way.
+    /// Waits until a plan has split and moved everything, or has ended. The previous holders of
+    /// moved partitions may still wait for commands that are in flight.
     pub fn wait_until_moved(&self, id: &RequestId) -> Result<RequestEnd, ClientError> {
         self.wait(id, Rebalance::has_moved)
     }
 
-    /// Waits until nothing that is carried out has still to cut a table. `waits` is called first
-    /// where something has.
+    /// Waits until no work under way still has to split the table. If there is such work, this
+    /// calls `waits` first.
     pub fn wait_for_splits(
         &self,
         table: &TableName,
@@ -264,7 +268,7 @@ impl ClusterClient {
         Ok(())
     }
 
-    /// Waits until no load of the table is under way. `waits` is called first where one is.
+    /// Waits until no load into the table is under way. If one is, this calls `waits` first.
     pub fn wait_for_load(
         &self,
         table: &TableName,
@@ -296,7 +300,7 @@ impl ClusterClient {
             || groups.any(|group| group.split.is_some()))
     }
 
-    /// About how much live tables hold, as the coordinator has heard. Nothing is changed.
+    /// Returns the approximate size of live tables, as the coordinator knows it. Changes nothing.
     pub fn survey(&self, tables: BTreeSet<TableName>) -> Result<Survey, ClientError> {
         match self.carry_out(&Request::Survey { tables })? {
             RequestEnd::Survey(survey) => Ok(survey),
@@ -306,7 +310,7 @@ impl ClusterClient {
         }
     }
 
-    /// How much batch tables are read, as the coordinator has heard. Nothing is changed.
+    /// Returns the read rates of batch tables, as the coordinator knows them. Changes nothing.
     pub fn reads(&self) -> Result<BatchReads, ClientError> {
         match self.carry_out(&Request::Reads {})? {
             RequestEnd::Reads(reads) => Ok(reads),
@@ -316,9 +320,10 @@ impl ClusterClient {
         }
     }
 
-    /// The cluster and what these tables of it hold, to plan for. Leaders tell within seconds of
-    /// their election, or of that of a coordinator: those that have not told are waited for. While
-    /// a plan is carried out nobody is.
+    /// Returns the cluster and the sizes of these tables, for planning.
+    ///
+    /// Leaders report within seconds of their own election, or of a new coordinator's. This waits
+    /// for leaders that have not reported. While a plan is carried out, it does not wait.
     pub fn survey_to_plan(
         &self,
         tables: &BTreeSet<TableName>,
@@ -343,8 +348,9 @@ impl ClusterClient {
         }
     }
 
-    /// How live tables stand, as the coordinator has heard, asked by way of the catalog: nodes tell
-    /// by HTTP only who has a name and a password there, or trusts their certificate.
+    /// Returns the state of live tables, as the coordinator knows it. The question goes through the
+    /// catalog: over HTTP, nodes answer only clients that have a name and a password, or trust the
+    /// nodes' certificate.
     pub fn live_state(&self) -> Result<Option<LiveStatus>, ClientError> {
         match self.carry_out(&Request::LiveState {})? {
             RequestEnd::LiveState(state) => serde_json::from_value(state).map_err(|error| {
@@ -356,9 +362,9 @@ impl ClusterClient {
         }
     }
 
-    /// Whether the catalog takes such a request, and its format: a node of the program before does
-    /// not know what later formats have, and would not answer. What the catalog shows to be wrong
-    /// needs no node that runs.
+    /// Checks whether the catalog accepts the request, and returns the catalog's format. A node of
+    /// the previous program version does not know requests of later formats, and would not answer.
+    /// This finds errors that the catalog alone shows, without a running node.
     pub fn check(&self, request: &Request) -> Result<u64, ClientError> {
         let catalog = Documented(&*self.catalog);
         let (head, _) = catalog.head()?;
@@ -390,8 +396,8 @@ impl ClusterClient {
         Ok(id)
     }
 
-    /// Has the coordinator look for requests. That it cannot be told is no error: it looks by
-    /// itself. Returns where some nodes can be asked.
+    /// Notifies the coordinator of new requests. If it cannot be notified, that is no error: it
+    /// polls by itself. Returns the HTTP addresses of some nodes to ask for progress.
     fn ring(&self) -> Vec<HostPort> {
         let mut https = Vec::new();
         if let Ok((_, model)) = self.model() {
@@ -405,7 +411,8 @@ impl ClusterClient {
         https
     }
 
-    /// `is_enough` says so of a plan.
+    /// Waits for the end of a request. `is_enough` decides whether a plan has reached the wanted
+    /// stage.
     fn wait(
         &self,
         id: &RequestId,
@@ -454,7 +461,7 @@ impl ClusterClient {
                 let name = format!("requests/{id}");
                 let removed = self.catalog.remove(&name);
                 removed.map_err(|source| CatalogError::Io { name, source })?;
-                // A coordinator that had read it just before answers soon.
+                // If a coordinator read the request just before its removal, it answers soon.
                 withdrawn = true;
                 self.clock.sleep(WITHDRAWN);
             }
@@ -462,7 +469,7 @@ impl ClusterClient {
         }
     }
 
-    /// Reads what is under way, where the head is another one than was seen.
+    /// Reads the work under way, if the head has changed since the last read.
     fn look(&self, seen: &mut SeenWork) -> Result<(), CatalogError> {
         let catalog = Documented(&*self.catalog);
         let (head, _) = catalog.head()?;
@@ -475,7 +482,7 @@ impl ClusterClient {
         Ok(())
     }
 
-    /// What came of the request, if it is over. Tells how far it is.
+    /// Returns the outcome of the request, if it has ended. Reports its progress to the watcher.
     fn ended(
         &self,
         work: &WorkPage,
@@ -540,7 +547,7 @@ fn forgotten() -> ClientError {
     ClientError::Refused("it ended long ago, and nothing is known of it any more".to_owned())
 }
 
-/// What is under way, as a client has read it last.
+/// The work under way that a client read last.
 #[derive(Default)]
 struct SeenWork {
     reference: Option<DocRef>,

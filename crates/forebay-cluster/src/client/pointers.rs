@@ -1,4 +1,4 @@
-//! The pointers of a cluster's tables, as commands on its store see them.
+//! The pointers of a cluster's tables, as commands on its store use them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,7 @@ use super::{ClientError, ClusterClient, RequestEnd};
 use crate::model::{Model, Phase, Rollout, RolloutOptions, RolloutRole, RolloutTable};
 use crate::request::{Request, SwapTo};
 
-/// How a command wants its versions rolled out.
+/// The settings of the rollouts that a command asks for.
 #[derive(Debug, Clone)]
 pub struct RolloutDraft {
     pub options: RolloutOptions,
@@ -33,11 +33,11 @@ impl Default for RolloutDraft {
     }
 }
 
-/// See the module's text.
+/// The pointers of a cluster's tables. Each change is a rollout.
 pub struct ClusterPointers {
     client: ClusterClient,
     goal: Mutex<RolloutDraft>,
-    /// What was carried out.
+    /// The rollouts that were carried out.
     rollouts: Mutex<Vec<Rollout>>,
 }
 
@@ -60,17 +60,17 @@ impl ClusterPointers {
         &self.client
     }
 
-    /// How rollouts are wanted from now on.
+    /// Sets the settings of all later rollouts.
     pub fn goal(&self, goal: RolloutDraft) {
         *self.goal.lock() = goal;
     }
 
-    /// What was rolled out by this, the last one at the end.
+    /// Returns the rollouts that were carried out, the latest one last.
     pub fn rollouts(&self) -> Vec<Rollout> {
         self.rollouts.lock().clone()
     }
 
-    /// Lets versions of several tables serve, all or none.
+    /// Swaps several tables to other versions, all or none.
     pub fn swap(&self, tables: &BTreeMap<TableName, u64>) -> Result<Rollout, StoreError> {
         let goal = self.goal.lock().clone();
         let to = |version| SwapTo {
@@ -90,8 +90,8 @@ impl ClusterPointers {
         self.roll_out(&request)
     }
 
-    /// Lets what served before serve again, of all tables or of none.
-    /// Within a minute of another rollback of one of them it is refused.
+    /// Rolls several tables back to their previous versions, all or none. If one of them was rolled
+    /// back within the last minute, this refuses.
     pub fn rollback(&self, tables: &BTreeSet<TableName>) -> Result<Rollout, StoreError> {
         let now_unix_ms = self.client.unix_ms();
         for table in tables {
@@ -109,7 +109,7 @@ impl ClusterPointers {
         self.roll_out(&request)
     }
 
-    /// The same of one table, if version `from` serves.
+    /// Rolls one table back, if version `from` serves.
     pub fn rollback_from(&self, table: &TableName, from: u64) -> Result<Rollout, StoreError> {
         self.roll_out(&Request::RollbackFrom {
             table: table.clone(),
@@ -167,7 +167,7 @@ impl ClusterPointers {
                 false,
             )),
             _ => {
-                // Another command may have let the version of a rollback serve.
+                // Another command may have made the rollback's version the serving one.
                 let is_rollback = |part: &RolloutTable| part.role == RolloutRole::Rollback;
                 let what = match rollout.tables.values().any(is_rollback) {
                     true => "was not let serve by this command",
@@ -221,8 +221,9 @@ impl Pointers for ClusterPointers {
 }
 
 impl ClusterPointers {
-    /// If the catalog has no such table, this succeeds: a drop that was cut short goes on then. A
-    /// table whose first version is being rolled out is in the catalog, and the drop is refused.
+    /// Drops a table. If the catalog has no such table, this succeeds, so that an interrupted drop
+    /// can continue. A table whose first version is being rolled out is in the catalog, and the
+    /// drop is refused.
     fn drop_table(&self, table: &TableName) -> Result<SwapReport, StoreError> {
         let Some(pointer) = self.read(table)? else {
             return Ok(SwapReport { from: None, to: 0 });
@@ -239,7 +240,7 @@ impl ClusterPointers {
     }
 }
 
-/// The last move of the table's pointer, if that was a rollback.
+/// Returns the last move of the table's pointer, if it was a rollback.
 fn last_rollback(model: &Model, table: &TableName) -> Option<LastRollback> {
     let confirmed = model.work.rollouts.values().rev();
     let (rollout, part) = confirmed
@@ -252,7 +253,7 @@ fn last_rollback(model: &Model, table: &TableName) -> Option<LastRollback> {
     })
 }
 
-/// Why a request was not begun.
+/// Converts the reason why a request was refused.
 fn refused(error: ClientError) -> StoreError {
     StoreError::Refused {
         is_busy: matches!(error, ClientError::Busy(_)),

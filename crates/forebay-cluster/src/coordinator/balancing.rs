@@ -1,12 +1,14 @@
-//! Load that lies unevenly on the nodes for a while is spread without an operator, where one has
-//! asked for that ([`CoordinatorSettings::keep_balanced`]).
+//! Balances uneven load between nodes without an operator, if
+//! [`CoordinatorSettings::keep_balanced`] is set.
 //!
-//! It is a plan as operators make them, and shown as one; each decision is told in words. One that
-//! an operator asks for comes first: what is under way ends for it. Nothing is begun before the
-//! hottest node has had a quarter more than the mean for several looks in a row, nor soon after
-//! another plan: what a plan changes shows in the means only after a while. What is copied is
-//! bounded by bytes an hour, so a plan that copies is followed by no longer pause than one that
-//! does not.
+//! Each change is a plan like those of operators, and the status shows it as one. The coordinator
+//! reports each decision in words. A request of an operator has priority: a balancing plan under
+//! way ends for it.
+//!
+//! A plan begins only after the hottest node has had a quarter more than the mean load in several
+//! looks in a row. After any plan the coordinator pauses, because the measured means show a plan's
+//! effect only after a while. The bytes copied an hour are limited, so a plan that copies needs no
+//! longer pause than one that does not.
 
 use std::time::Duration;
 
@@ -17,46 +19,46 @@ use crate::model::{MoveStage, Rebalance, RequestId};
 use crate::planning::{BalanceBounds, BalanceProposal, LoadPeak};
 
 const LOOKS_EACH: Duration = Duration::from_secs(10);
-/// So many looks in a row must show it.
+/// The number of consecutive looks that must show a hot node.
 const LOOKS: u32 = 3;
 const HOT: f64 = 1.25;
-/// Nodes that have less to do at the mean, in keys read a minute, are left alone.
+/// The least mean load of the nodes, in keys read a minute, at which the coordinator balances.
 const LEAST_LOAD: f64 = 3000.0;
-/// Nothing is begun for so long after a plan: the means have two thirds of what it changes by then.
-/// A load that shifts takes two or three plans, as the first one sees a mean of before and after.
+/// The pause after a plan. By then the means contain two thirds of the plan's effect. A load that
+/// shifts takes two or three plans, because the first plan uses a mean of the loads before and
+/// after.
 const PAUSE: Duration = Duration::from_secs(30);
-/// From so many plans of here within an hour on the pause is doubled with each.
+/// The number of balancing plans within an hour beyond which each further plan doubles the pause.
 const PLANS_AN_HOUR: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
-/// Nothing is begun for so long where no plan was worth it: to find that takes the coordinator's
-/// time.
+/// The pause if no plan was worthwhile. The search for one takes the coordinator's time.
 const PAUSE_WITHOUT_PLAN: Duration = Duration::from_secs(60);
-/// Replicas that a plan copies at most.
+/// The most replicas that one plan copies.
 const MOST_COPIES: usize = 20;
 const HOUR_MS: u64 = 3600 * 1000;
-/// How the requests begin whose plans are of here.
+/// The prefix of the request ids of balancing plans.
 const REQUEST: &str = "balance-";
 
-/// How far the coordinator is with balancing.
+/// The state of balancing in one coordinator.
 #[derive(Debug, Default)]
 pub struct Balancing {
     looked: Option<Duration>,
-    /// So many looks in a row have shown a hot node.
+    /// The number of consecutive looks that have shown a hot node.
     hot_looks: u32,
-    /// The table that a plan is being made for, and what came of it.
+    /// The table for which a plan is being made, and the result.
     asked: Option<TableName>,
     made: Option<Result<BalanceProposal, String>>,
     quiet_until: Option<Duration>,
-    /// The plan whose end was told last.
+    /// The last plan whose end was reported.
     ended: Option<RequestId>,
-    /// What was decided last, for people.
+    /// The last decision, for people.
     pub reported: Option<String>,
-    /// Until when nothing is begun, and why.
+    /// Why no plan begins now, and for how long.
     pub waits: Option<String>,
 }
 
 impl Balancing {
-    /// What came of a plan that was asked for.
+    /// Stores the result for a plan that was requested.
     pub fn planned(&mut self, table: &TableName, made: Result<BalanceProposal, String>) {
         if self.asked.as_ref() == Some(table) {
             self.made = Some(made);
@@ -64,20 +66,20 @@ impl Balancing {
     }
 }
 
-/// Whether a plan was begun here, and by nobody else.
+/// Returns whether balancing began the plan, and not an operator.
 fn is_own(plan: &Rebalance) -> bool {
     plan.request.0.starts_with(REQUEST)
 }
 
 impl Step<'_> {
-    /// Looks at the load about each ten seconds; has a plan made where it is uneven, and begins it.
+    /// Examines the load about every 10 s. If it is uneven, this has a plan made and begins it.
     pub fn keep_balanced(&mut self, settings: &CoordinatorSettings) {
         let Some(most_bytes_an_hour) = settings.keep_balanced else {
             return;
         };
         if self.model.work.moving().is_some() {
             let pause = self.pause();
-            // What was planned meanwhile is about what was.
+            // A plan made in the meantime is for an earlier state of the cluster.
             (self.balancing.asked, self.balancing.made) = (None, None);
             self.balancing.waits = None;
             self.balancing.hot_looks = 0;
@@ -99,22 +101,21 @@ impl Step<'_> {
         self.look_at_load(most_bytes_an_hour);
     }
 
-    /// How long nothing is begun after a plan: what must be changed again and again had better be
-    /// left.
+    /// Returns the pause after a plan. It grows if plans are needed again and again.
     fn pause(&self) -> Duration {
         let own = self.own_lately().take(PLANS_AN_HOUR as usize + 8).count() as u32;
         let doubled = own.saturating_sub(PLANS_AN_HOUR);
         LONGEST_PAUSE.min(PAUSE * 2_u32.pow(doubled))
     }
 
-    /// Plans of here that began within the last hour.
+    /// Returns the balancing plans that began within the last hour.
     fn own_lately(&self) -> impl Iterator<Item = &Rebalance> {
         let since_ms = self.now.unix_ms.saturating_sub(HOUR_MS);
         let plans = self.model.work.rebalances.iter();
         plans.filter(move |plan| is_own(plan) && plan.begun_unix_ms >= since_ms)
     }
 
-    /// Why nothing is begun now, if so.
+    /// Returns why no plan may begin now, if so.
     fn why_quiet(&self) -> Option<String> {
         let until = self.balancing.quiet_until;
         if let Some(until) = until.filter(|until| self.now.monotonic < *until) {
@@ -128,8 +129,8 @@ impl Step<'_> {
         ))
     }
 
-    /// Whether this coordinator is new, and another one's plan may just have ended; for how long
-    /// that counts.
+    /// If this coordinator is new, and a plan of an earlier one may have just ended: returns the
+    /// rest of the pause.
     fn follows_another(&self) -> Option<Duration> {
         let since_ms = self.now.unix_ms.saturating_sub(HOUR_MS);
         let last = self.model.work.rebalances.last();
@@ -141,8 +142,8 @@ impl Step<'_> {
         (is_recent && !left.is_zero()).then_some(left)
     }
 
-    /// What became of the last plan, where it is one of here: it may have ended before its end, or
-    /// be another coordinator's.
+    /// Reports the end of the last plan, if it was a balancing plan. It may have stopped early, or
+    /// may have begun under another coordinator.
     fn notify_last_plan(&mut self) {
         let Some(last) = self
             .model
@@ -199,8 +200,8 @@ impl Step<'_> {
         });
     }
 
-    /// What plans of here that began within the last hour copy. It is in the catalog, and so known
-    /// to the next coordinator.
+    /// Returns the bytes that balancing plans of the last hour copy. The catalog has them, so the
+    /// next coordinator knows them too.
     fn copied_lately(&self) -> u64 {
         self.own_lately().map(|plan| plan.copied_bytes).sum()
     }
@@ -226,8 +227,8 @@ impl Step<'_> {
         });
     }
 
-    /// An operator wants something else carried out: what was begun here ends for it. Whether there
-    /// is such a plan.
+    /// Ends the balancing plan under way, so that an operator's plan can begin. Returns whether
+    /// there was one.
     pub fn give_way(&mut self) -> bool {
         let is_balancing = self.model.work.moving().is_some_and(is_own);
         if is_balancing {

@@ -1,4 +1,4 @@
-//! What a coordinator is told, and what it has done.
+//! The events that a coordinator handles, and the actions that it requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,21 +13,22 @@ use crate::reads::BatchReads;
 use crate::request::Request;
 use crate::version::VersionSummary;
 
-/// What an operator has chosen for whoever is the coordinator.
+/// The settings that an operator chose for any node that is the coordinator.
 #[derive(Debug, Clone, Default)]
 pub struct CoordinatorSettings {
-    /// What a node held that is away for so long comes to others; none: an operator says so.
+    /// The time after which the partitions of a node that is down move to other nodes. `None`: only
+    /// an operator moves them.
     pub replace_after: Option<Duration>,
-    /// Load that lies unevenly on the nodes is spread, and at most so many bytes are copied for
-    /// that in an hour; none: an operator does that.
+    /// The most bytes an hour that automatic balancing may copy. `None`: only an operator balances
+    /// the load.
     pub keep_balanced: Option<u64>,
 }
 
-/// What a coordinator is told.
+/// An event that a coordinator handles.
 #[derive(Debug, Clone)]
 pub enum CoordinatorEvent {
     Tick,
-    /// The catalog as it is.
+    /// The content of the catalog.
     Loaded {
         head: Box<Head>,
         seen: SeenTag,
@@ -35,33 +36,33 @@ pub enum CoordinatorEvent {
     },
     /// The catalog cannot be read now.
     NotLoaded,
-    /// A node's heartbeat. The token is given back with the answer.
+    /// A node's heartbeat. The answer returns the token.
     Beat {
         token: u64,
         beat: Box<Beat>,
     },
-    /// What came of the commit of the head with this stamp. One that an earlier coordinator of this
-    /// process began may end only now.
+    /// The outcome of the commit of the head with this stamp. A commit that an earlier coordinator
+    /// of this process began may end only now.
     Wrote {
         stamp: u64,
         outcome: CommitOutcome,
     },
-    /// What was found among the requests of the catalog.
+    /// The requests that are in the catalog.
     Requests(BTreeMap<RequestId, Request>),
     /// The requests cannot be read now.
     NotListed,
     Summary {
         table: TableName,
         version: u64,
-        /// Else why it cannot be read.
+        /// The summary, or why it cannot be read.
         summary: Result<VersionSummary, String>,
     },
-    /// The plan that was asked for, or why there is none.
+    /// The requested plan, or why there is none.
     Planned {
         goal: PlanGoal,
         plan: Result<Box<MovePlan>, String>,
     },
-    /// What came of a plan that is to spread the load of a table.
+    /// The result for a plan that balances the load of a table.
     Balanced {
         table: TableName,
         made: Result<Box<BalanceProposal>, String>,
@@ -71,17 +72,17 @@ pub enum CoordinatorEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommitOutcome {
     Done(SeenTag),
-    /// The head is another one than was seen.
+    /// The head has changed since it was read.
     Conflict,
-    /// It was done or not.
+    /// The write may or may not have been done.
     Unknown,
 }
 
-/// What is to be done.
+/// An action for the coordinator's caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CoordinatorAction {
     Load,
-    /// Write the documents, then the head if it is still what was seen.
+    /// Write the documents. Then write the head, if it has not changed since `seen`.
     Commit {
         documents: Documents,
         head: Box<Head>,
@@ -102,7 +103,7 @@ pub enum CoordinatorAction {
         model: Box<Model>,
         survey: Survey,
     },
-    /// Make a plan that spreads the load of a table.
+    /// Make a plan that balances the load of a table.
     Balance {
         table: TableName,
         bounds: BalanceBounds,
@@ -110,6 +111,6 @@ pub enum CoordinatorAction {
         reads: BatchReads,
         survey: Survey,
     },
-    /// They are answered: their documents can go.
+    /// Remove the documents of these requests. They are answered.
     ForgetRequests(BTreeSet<RequestId>),
 }

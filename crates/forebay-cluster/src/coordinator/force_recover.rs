@@ -1,8 +1,9 @@
-//! Partitions that lost their majority for good: an operator accepts what is lost with it.
+//! Force-recovery of partitions that have lost their majority for good.
 //!
-//! One of the replicas that answer, the one with most, founds another group alone, and the group of
-//! before is none any more. So whoever of it comes back is named by no catalog: its node removes
-//! it, and its messages are about a group that nobody has.
+//! An operator accepts the loss of the writes that only the lost replicas had. Of the replicas that
+//! answer, the most complete one founds a new group alone, and the old group no longer exists. If
+//! another replica of the old group returns, no catalog names it: its node removes it, and its
+//! messages belong to a group that no node has.
 
 use forebay_engine::{PartitionId, TableName};
 use forebay_replica::GroupId;
@@ -12,7 +13,8 @@ use crate::lost_majority::LostPartition;
 use crate::model::{GroupEntry, fresh_id};
 
 impl Step<'_> {
-    /// Refused, and nothing is changed, unless all of these partitions have lost their majority.
+    /// Recovers these partitions. Refuses, and changes nothing, unless all of them have lost their
+    /// majority.
     pub fn force_recover(
         &mut self,
         table: &TableName,

@@ -1,12 +1,14 @@
-//! The groups of live tables: who is to belong to them is kept in step with the nodes that are to
-//! hold their partitions.
+//! Keeps the membership of live tables' groups in step with the desired replicas.
 //!
-//! A node that is to hold a partition gets a peer, which joins; a peer on a node that is not to
-//! hold it any more leaves, and so does one that forgot or is damaged, whose node gets another.
-//! Groups see to the rest by themselves: their leaders read here who is to belong to them. A peer
-//! that has left goes from the catalog, and its node removes the files, when nobody can take it in
-//! again: all nodes that are up, and have peers of the group, know that it leaves, and its group
-//! has gone on without it for a while. A node that hears nothing of the catalog proposes nothing.
+//! If a node is to have a partition and has no peer of its group, it gets a peer, which joins. A
+//! peer on a node that is not to have the partition leaves. A peer that lost its files or is
+//! damaged leaves too, and its node gets a new peer. Group leaders read the desired membership from
+//! the catalog and change their groups themselves.
+//!
+//! A peer that has left is removed from the catalog, and its node removes the files, once no node
+//! can add it again. First all available nodes with peers of the group must know that it leaves.
+//! Then the group must have continued without it for a while. A node that cannot read the catalog
+//! proposes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,43 +24,43 @@ use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableGroups};
 use crate::reports::{GroupReport, LeaderReport, ReplicaProblem};
 use crate::time::Now;
 
-/// How many peers of a node join groups at a time.
+/// The most peers of one node that join groups at the same time.
 const MOST_JOINERS: usize = 4;
-/// How many groups an answer tells the leaders of.
+/// The most groups whose leaders one answer names.
 const MOST_LEADERS: usize = 256;
 
-/// What is known of groups besides what the catalog says.
+/// What the coordinator knows of groups beyond the catalog.
 #[derive(Debug, Default)]
 pub struct GroupWatch {
     said: BTreeMap<GroupId, BTreeMap<PeerId, PeerReport>>,
-    /// Those of which something was wrong once. The others, nearly all, need no look.
+    /// Groups that have ever reported a problem. Nearly all groups need no check.
     troubled: BTreeSet<GroupId>,
     departing: BTreeMap<(GroupId, PeerId), DepartingPeer>,
-    /// Nodes that lead, and since which number of these news.
+    /// The node that leads each group, and the number of that change of leader.
     leaders: BTreeMap<GroupId, (NodeId, u64)>,
     by_number: BTreeMap<u64, GroupId>,
     number: u64,
-    /// When a leader was told of last.
+    /// When each group was last reported to have a leader.
     led: BTreeMap<GroupId, Duration>,
 }
 
-/// What a node said of its replica.
+/// The last report of a node about its replica.
 #[derive(Debug)]
 struct PeerReport {
     node: NodeId,
     report: GroupReport,
 }
 
-/// A peer that is to leave.
+/// A peer that is to leave its group.
 #[derive(Debug)]
 struct DepartingPeer {
-    /// From this revision on the catalog says so.
+    /// The first revision of the catalog in which the peer leaves.
     revision: u64,
-    /// Since when all know that.
+    /// Since when all nodes have known that revision.
     known_since: Option<Duration>,
 }
 
-/// Who leads a group, as far as was heard.
+/// The leader of a group, as last reported.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownLeader<'a> {
     pub node: NodeId,
@@ -67,7 +69,7 @@ pub struct KnownLeader<'a> {
 }
 
 impl GroupWatch {
-    /// Takes note of what a node tells; returns whether something of it is new.
+    /// Stores a node's reports. Returns whether any of them is new.
     pub fn receive(&mut self, now: Now, node: NodeId, reports: &[GroupReport]) -> bool {
         let mut is_news = false;
         for report in reports {
@@ -79,7 +81,7 @@ impl GroupWatch {
             }
             let said = self.said.entry(report.group).or_default();
             let known = said.get(&report.peer);
-            // It led until just now, whenever it said so.
+            // The replica led until just now, however long ago it reported that.
             if known.is_some_and(|known| known.report.leads.is_some()) {
                 self.led.insert(report.group, now.monotonic);
             }
@@ -113,19 +115,19 @@ impl GroupWatch {
         );
     }
 
-    /// Another process runs on a node: what the one before said of its replicas is over.
+    /// Forgets the reports of a node's previous process.
     pub fn restarted(&mut self, node: NodeId) {
         for said in self.said.values_mut() {
             said.retain(|_, said| said.node != node);
         }
     }
 
-    /// When somebody was last said to lead a group.
+    /// Returns when a replica was last reported to lead the group.
     pub fn led(&self, group: GroupId) -> Option<Duration> {
         self.led.get(&group).copied()
     }
 
-    /// Who leads, by the newest term that was heard of.
+    /// Returns the leader with the highest reported term.
     pub fn leading(&self, group: GroupId) -> Option<KnownLeader<'_>> {
         let said = self.said.get(&group)?.values();
         let leading = said.filter_map(|said| {
@@ -138,13 +140,13 @@ impl GroupWatch {
         leading.max_by_key(|leading| leading.term)
     }
 
-    /// What a peer's node said of it last.
+    /// Returns the last report of a peer's node about it.
     pub fn report(&self, group: GroupId, peer: &PeerEntry) -> Option<&GroupReport> {
         let said = self.said.get(&group)?.get(&peer.peer)?;
         (said.node == peer.node).then_some(&said.report)
     }
 
-    /// What a node that knows who leads up to there has not heard of.
+    /// Returns the changes of leaders since the mark that a node knows.
     pub fn news(&self, known: LeadersMark, term: u64) -> LeadersReport {
         let from = match known.term == term {
             true => known.number + 1,
@@ -165,7 +167,7 @@ impl GroupWatch {
         LeadersReport { mark, leaders }
     }
 
-    /// Forgets groups that are none any more.
+    /// Forgets groups that no longer exist.
     fn forget(&mut self, model: &Model) {
         let all = model.groups.values().map(TableGroups::count);
         if self.said.len() + self.leaders.len() + self.led.len() <= 3 * all.sum::<usize>() {
@@ -181,7 +183,7 @@ impl GroupWatch {
             .retain(|(group, _), _| groups.contains(group));
     }
 
-    /// Whether the group is on just these nodes, by its own configuration.
+    /// Returns whether the group's own configuration has replicas on exactly these nodes.
     pub fn is_there(&self, group: &GroupEntry, wanted: &[NodeId]) -> bool {
         let Some(leading) = self.leading(group.group) else {
             return false;
@@ -194,7 +196,7 @@ impl GroupWatch {
     }
 }
 
-/// Whether each of these nodes, and no other, has a peer that is there.
+/// Returns whether each of these nodes, and no other, has a peer that is made.
 fn has_peers(group: &GroupEntry, wanted: &[NodeId]) -> bool {
     let is_made = |node: &NodeId| {
         let mut peers = group.peers.iter();
@@ -204,7 +206,7 @@ fn has_peers(group: &GroupEntry, wanted: &[NodeId]) -> bool {
 }
 
 impl Step<'_> {
-    /// Takes all groups as far as they go now.
+    /// Advances the membership of all groups as far as possible now.
     pub fn keep_groups(&mut self) {
         if self.model.groups.is_empty() {
             return;
@@ -221,7 +223,7 @@ impl Step<'_> {
                     model: &self.model,
                     received: self.received,
                 };
-                // Until it is split its peers are those that the split names.
+                // Until a partition is split, its peers stay those that the split names.
                 if group.split.is_some() || keeping.is_kept(self.groups, group, wanted) {
                     continue;
                 }
@@ -241,7 +243,7 @@ impl Step<'_> {
     }
 }
 
-/// Peers that are not voters yet, by their nodes.
+/// Counts the peers of each node that are not voters yet.
 fn joining(model: &Model, watch: &GroupWatch) -> BTreeMap<NodeId, usize> {
     let mut joining = BTreeMap::new();
     for (_, group) in model.all_groups() {
@@ -257,18 +259,18 @@ fn joining(model: &Model, watch: &GroupWatch) -> BTreeMap<NodeId, usize> {
     joining
 }
 
-/// What a group is kept by.
+/// The state by which one group's membership is decided.
 struct Keeping<'a> {
     now: Now,
     term: u64,
-    /// What is committed.
+    /// The committed revision.
     revision: u64,
     model: &'a Model,
     received: &'a BTreeMap<NodeId, NodeReport>,
 }
 
 impl Keeping<'_> {
-    /// Whether there is nothing to be done about a group: so it is with most.
+    /// Returns whether a group needs no change. Most groups need none.
     fn is_kept(&self, watch: &GroupWatch, group: &GroupEntry, wanted: &[NodeId]) -> bool {
         let is_looked_at = watch.troubled.contains(&group.group);
         let has_problem = |peer: &PeerEntry| {
@@ -292,7 +294,8 @@ impl Keeping<'_> {
         self.take_reports(watch, group);
         let leading = watch.leading(group.group);
         group.term = group.term.max(leading.map_or(0, |leading| leading.term));
-        // Before it is founded its founders are needed, whatever somebody wants by now.
+        // Until the group is founded, it needs its founders, even if the desired replicas have
+        // changed.
         if group.term == 0 {
             return;
         }
@@ -303,7 +306,7 @@ impl Keeping<'_> {
             let is_founder = group.founders.contains(&peer);
             let is_wanted = wanted.contains(&node);
             group.peers[at].state = match state {
-                // A founder votes, though nobody has heard of it yet.
+                // A founder votes, even if no node has reported it yet.
                 PeerState::New if !is_wanted && !is_founder => PeerState::Lost,
                 PeerState::New if !is_wanted => PeerState::Leaving,
                 PeerState::Made if !is_wanted => PeerState::Leaving,
@@ -321,7 +324,7 @@ impl Keeping<'_> {
         }
     }
 
-    /// What nodes say of their own.
+    /// Applies the nodes' reports about their peers.
     fn take_reports(&self, watch: &GroupWatch, group: &mut GroupEntry) {
         for at in 0..group.peers.len() {
             let peer = group.peers[at];
@@ -330,7 +333,7 @@ impl Keeping<'_> {
             };
             group.peers[at].is_unhealthy = report.is_unhealthy;
             group.peers[at].state = match (report.problem, peer.state) {
-                // It has the log, and votes as long as it is needed.
+                // The peer has the log, and votes as long as the group needs it.
                 (Some(ReplicaProblem::Missed), state)
                     if !self.can_spare(watch, group, peer.peer) =>
                 {
@@ -349,7 +352,8 @@ impl Keeping<'_> {
         }
     }
 
-    /// Whether the group has a majority without a peer, as its leader tells, which is another.
+    /// Returns whether the group has a majority without a peer, by the report of its leader on
+    /// another node.
     fn can_spare(&self, watch: &GroupWatch, group: &GroupEntry, spared: PeerId) -> bool {
         let Some(leading) = watch.leading(group.group) else {
             return false;
@@ -374,7 +378,7 @@ impl Keeping<'_> {
         !members.voters.contains(&spared) || answering > members.voters.len() / 2
     }
 
-    /// Peers that have left, and that nobody can take in again.
+    /// Removes peers that have left and that no leader can add again.
     fn remove_gone(&self, watch: &mut GroupWatch, group: &mut GroupEntry) {
         let place = |peer: &PeerEntry| (group.group, peer.peer);
         for peer in group.staying() {
@@ -390,7 +394,7 @@ impl Keeping<'_> {
                 departing.known_since = None;
                 continue;
             }
-            // Longer than a node goes by what it heard last.
+            // This is longer than a node acts on its last knowledge of the catalog.
             let since = *departing.known_since.get_or_insert(self.now.monotonic);
             if self.now.since(since) >= self.model.timing().on_its_way()
                 && self.has_left(watch, group, peer.peer)
@@ -404,7 +408,7 @@ impl Keeping<'_> {
         group.peers.retain(|peer| !gone.contains(&peer.peer));
     }
 
-    /// Whether all nodes that are up, and have peers of it, know a revision.
+    /// Returns whether all nodes that are up and have peers of the group know a revision.
     fn all_know(&self, group: &GroupEntry, revision: u64) -> bool {
         group.peers.iter().all(|peer| {
             let is_up = self.model.node(peer.node).is_some_and(|node| node.is_up());
@@ -413,7 +417,8 @@ impl Keeping<'_> {
         })
     }
 
-    /// Whether its leader, which is heard, says that a peer does not belong to the group.
+    /// Returns whether the group's leader reports that a peer is no member. The leader's node must
+    /// be sending heartbeats.
     fn has_left(&self, watch: &GroupWatch, group: &GroupEntry, peer: PeerId) -> bool {
         let Some(leading) = watch.leading(group.group) else {
             return false;
@@ -428,7 +433,7 @@ impl Keeping<'_> {
     }
 }
 
-/// Whether a node has a peer that is to belong to the group.
+/// Returns whether a node has a peer that is to belong to the group.
 pub fn stays_on(group: &GroupEntry, node: NodeId) -> bool {
     group.staying().any(|peer| peer.node == node)
 }

@@ -1,4 +1,4 @@
-//! Layouts that come by themselves: as long as nothing is held, nothing is moved by another one.
+//! Layouts that the coordinator makes by itself, while no node has any data that they would move.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::request::REPLICAS;
 use crate::version::VersionSummary;
 
 impl Step<'_> {
-    /// Lays hashed tables out over all nodes, until the first of them comes. From then on nodes
-    /// that come hold nothing before somebody says so.
+    /// Spreads the layout of hashed tables over all nodes, until the first hashed table exists.
+    /// Nodes that join later get nothing until an operator adds them.
     pub fn lay_out(&mut self) {
         if self.is_any_hashed() || self.model.work.moving().is_some() {
             return;
@@ -36,8 +36,8 @@ impl Step<'_> {
         tables.any(|(_, table)| table.layout == LayoutName::Main)
     }
 
-    /// The layout for a new table of this version and so many replicas: made when there is none,
-    /// and with lists as long as that wants.
+    /// Returns the layout for a new table of this version with so many replicas. Makes the layout
+    /// if there is none, and lengthens its preference lists if needed.
     pub fn layout_for(
         &mut self,
         table: &TableName,
@@ -70,7 +70,7 @@ impl Step<'_> {
     }
 }
 
-/// Whether a layout is over just these nodes.
+/// Returns whether a layout spans exactly these nodes.
 fn covers(layout: Option<&Layout>, nodes: &[NodeId]) -> bool {
     let Some(layout) = layout else {
         return false;
@@ -84,7 +84,7 @@ fn covers(layout: Option<&Layout>, nodes: &[NodeId]) -> bool {
     listed == nodes
 }
 
-/// Layouts that no table has any more.
+/// Returns the layouts that no table uses.
 pub fn unused(model: &Model) -> Vec<LayoutName> {
     let used: BTreeSet<&LayoutName> = model.used_layouts().map(|(name, _)| name).collect();
     let is_used = |name: &LayoutName| *name == LayoutName::Main || used.contains(name);

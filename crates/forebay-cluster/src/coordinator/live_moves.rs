@@ -1,5 +1,4 @@
-//! How far the partitions of live tables are with a plan: their groups go where it wants them by
-//! themselves.
+//! Progress of a plan's moves of live partitions. Their groups carry the moves out by themselves.
 
 use std::collections::BTreeSet;
 
@@ -11,23 +10,23 @@ use crate::lost_majority::LostPartition;
 use crate::model::{GroupEntry, Model, MoveBatch};
 use crate::planning::fetching;
 
-/// What is left to do.
+/// The moves that are left to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MovesLeft {
-    /// All partitions that it is about.
+    /// All partitions that the batch changes.
     pub all: usize,
-    /// Partitions that are not yet where they are to be.
+    /// The partitions that are not yet on their desired nodes.
     pub partitions: usize,
-    /// How many entries of the log their new replicas lack.
+    /// The number of log entries that their new replicas lack.
     behind: u64,
-    /// Of these the ones that have no majority, and go nowhere until they have.
+    /// Those of `partitions` that have no majority. They cannot move until they have one.
     pub without_majority: usize,
-    /// The nodes that are to have a replica that counts, and have none.
+    /// The nodes that are to have a voting replica and have none.
     pub nodes: BTreeSet<NodeId>,
 }
 
 impl MovesLeft {
-    /// Of so many bytes those that have come, about, where all partitions have as many.
+    /// Returns how many of so many bytes are copied, about, as if all partitions had the same size.
     pub fn done_of(&self, bytes: u64) -> u64 {
         let done = self.all.saturating_sub(self.partitions) as u64;
         let of_all = u128::from(bytes) * u128::from(done);
@@ -61,10 +60,10 @@ impl MovesLeft {
     }
 }
 
-/// A partition, its table, and the nodes that are to hold it.
+/// A partition, its table, and its desired nodes.
 type ConcernedPartition<'m> = (&'m TableName, &'m GroupEntry, &'m [NodeId]);
 
-/// The partitions of live tables that a batch is about, and the nodes that are to hold them.
+/// Returns the partitions of live tables that a batch changes, with their desired nodes.
 fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<ConcernedPartition<'m>> {
     let mut concerned = Vec::new();
     for (table, entry) in model.live_tables() {
@@ -90,8 +89,9 @@ fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<ConcernedPartition<
     concerned
 }
 
-/// Of the nodes that are to hold a partition those that a plan waits for. A node that is down, has
-/// no replica and was to have one before the plan, gets it when it is back; nothing waits for that.
+/// Returns the desired nodes of a partition for which a plan waits. The plan does not wait for a
+/// node that is down, has no replica, and was to have one already before the plan. Such a node gets
+/// its replica when it is back.
 fn reachable(
     model: &Model,
     fetching: &BTreeSet<NodeId>,

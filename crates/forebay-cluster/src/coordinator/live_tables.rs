@@ -1,4 +1,4 @@
-//! Live tables that are made, and what other requests may not do to them.
+//! Creates live tables, and refuses requests that do not apply to them.
 
 use forebay_engine::{Bound, Bounds, MAX_PARTITIONS, PartitionId, TableName};
 use forebay_replica::GroupId;
@@ -12,7 +12,7 @@ use crate::model::{
 };
 
 impl Step<'_> {
-    /// Makes a table, with a group for each partition, on the nodes that are up.
+    /// Creates a live table with a group for each partition, on the nodes that are up.
     pub fn make_live(
         &mut self,
         table: &TableName,
@@ -46,7 +46,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Whether the plan that is carried out is about a table of this name.
+    /// Returns whether the plan under way changes a table of this name.
     fn is_planned(&self, table: &TableName) -> bool {
         let name = LayoutName::Table(table.clone());
         let plan = self.model.plan.iter();
@@ -63,7 +63,7 @@ impl Step<'_> {
         let uppers = lowers.iter().skip(1).cloned().map(Some).chain([None]);
         let term = self.term;
         let next = fresh_id(self.model.work.next_group, term);
-        // Who is wanted, it is told of groups that are there.
+        // The desired nodes of a group are known only when the group is in the model.
         let unfounded = lowers
             .iter()
             .zip(uppers)
@@ -92,7 +92,7 @@ impl Step<'_> {
         self.model.groups.insert(table.clone(), groups);
     }
 
-    /// A live table has no versions.
+    /// Refuses if the table is a live table, which has no versions.
     pub fn refuse_live(&self, table: &TableName) -> Result<(), String> {
         match self.model.groups.contains_key(table) {
             true => Err(format!(
@@ -103,7 +103,7 @@ impl Step<'_> {
     }
 }
 
-/// Whether partitions can begin there.
+/// Checks that partitions can begin at these places.
 fn check_lowers(order: Order, lowers: &[Bound]) -> Result<(), String> {
     let begins = match order {
         Order::Hashed => Bound::Slot(0),

@@ -1,11 +1,14 @@
-//! Loads into live tables: brought to the replicas, then added by the groups.
+//! Loads into live tables: replicas fetch the runs, then the groups add them.
 //!
-//! First the nodes bring the runs of their partitions. Once a majority of each partition's replicas
-//! has its run, and all do that can be expected to, the load is to be added: leaders propose it. So
-//! what stands in a load's way shows before anything is added, and from then on it only goes
-//! forward. It has ended when a majority of each partition has added it, and again all that can be
-//! expected to: the store need not keep the runs any longer. Whoever did not get its run by then
-//! says so, and is replaced by a new peer once a majority is well without it.
+//! First the nodes fetch the runs of their partitions. When a majority of each partition's replicas
+//! has its run, and every other replica that is expected to get it has it, adding begins. The
+//! leaders propose the load. So a problem shows before anything is added. Once adding has begun, a
+//! load cannot be cancelled.
+//!
+//! The load has ended when a majority of each partition has added it, and so has every other
+//! replica that is expected to. From then on the store need not keep the runs. A replica that did
+//! not get its run by then reports that. The coordinator replaces it with a new peer once a
+//! majority works without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,27 +26,27 @@ use crate::model::{
 };
 use crate::reports::LoadedState;
 
-/// What is known of loads besides what the catalog says: of each, how many replicas were there, and
-/// how many bytes had come to the others, when that changed last.
+/// What the coordinator knows of loads beyond the catalog. For each load: the number of finished
+/// replicas, the bytes that the others have fetched, and when either last changed.
 #[derive(Debug, Default)]
 pub struct LoadWatch(BTreeMap<u64, ((usize, u64), Duration)>);
 
-/// How many replicas of a load's partitions have come to where the load is.
+/// The progress of a load's partitions in its present stage.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct LoadProgress {
-    /// Replicas that are there, and all that count.
+    /// Replicas that have finished the stage, and all replicas.
     pub there: usize,
     pub replicas: usize,
-    /// Partitions that have a leader and of whose voters a majority is there, and all of them.
+    /// Partitions that have a leader and a majority of finished voters, and all partitions.
     pub settled: usize,
     pub partitions: usize,
-    /// Bytes that have come to replicas that are not there yet.
+    /// Bytes that unfinished replicas have fetched.
     pub coming_bytes: u64,
-    /// Whether a replica is missing that can be expected to come.
+    /// Whether an unfinished replica is still expected to finish.
     waits: bool,
-    /// Nodes that are down and have replicas of partitions that are not settled.
+    /// Nodes that are down and have replicas of partitions without a finished majority.
     pub down: BTreeSet<NodeId>,
-    /// What a node says that stands in its way.
+    /// A problem that a node reports.
     failed: Option<String>,
 }
 
@@ -70,9 +73,9 @@ impl LoadProgress {
             replicas += 1;
             voters += usize::from(votes(peer));
             let report = watch.report(group.group, peer);
-            let said = report.and_then(|report| report.load.as_ref());
-            let said = said.filter(|said| said.load == load.number);
-            let state = said.map(|said| &said.state);
+            let position = report.and_then(|report| report.load.as_ref());
+            let position = position.filter(|position| position.load == load.number);
+            let state = position.map(|position| &position.state);
             let is_there = match state {
                 Some(LoadedState::Added) => true,
                 Some(LoadedState::Here) => load.stage == LoadStage::Fetching,
@@ -104,13 +107,14 @@ impl LoadProgress {
             .extend(nodes.filter(|node| !is_settled && !is_up(model, *node)));
     }
 
-    /// `waited`: without progress. After the grace replicas beyond a majority are not waited for.
+    /// Returns whether the stage has ended. `waited` is the time without progress. After the grace
+    /// period only a majority must have finished.
     fn is_settled(&self, waited: Duration, grace: Duration) -> bool {
         self.settled == self.partitions && (!self.waits || waited >= grace)
     }
 }
 
-/// Whether a replica is on a node that is up.
+/// Returns whether a replica is made, on a node that is up.
 fn is_expected(model: &Model, peer: &PeerEntry) -> bool {
     is_up(model, peer.node) && peer.state == PeerState::Made
 }
@@ -150,7 +154,8 @@ impl Step<'_> {
         Ok(TakenUp::Answered(Outcome::Load(number)))
     }
 
-    /// Whether the table is as the load was cut for, and its partitions can take it.
+    /// Checks that the table's partitions are those for which the load was made, and that they can
+    /// accept it.
     fn check_load(&self, table: &TableName, draft: &LoadDraft) -> Result<(), String> {
         let groups = self.model.groups.get(table);
         let groups = groups.ok_or_else(|| format!("the cluster has no live table {table}"))?;
@@ -173,7 +178,7 @@ impl Step<'_> {
             voters += 1;
             up += usize::from(is_up(&self.model, peer.node));
         }
-        // While a plan is carried out some of those that are up have nothing of it yet.
+        // While a plan is carried out, some nodes that are up have nothing of it yet.
         let is_lost = LostPartition::of(&self.model, self.groups, table, group).is_some();
         match 2 * up > voters && !is_lost {
             true => Ok(()),
@@ -185,7 +190,7 @@ impl Step<'_> {
         }
     }
 
-    /// Gives up a load that can be; returns whether the request is one of a load.
+    /// Cancels a load if that is still possible. Returns whether the request is that of a load.
     pub(super) fn cancel_load(&mut self, request: &RequestId) -> bool {
         let mut loads = self.model.work.loads.iter();
         let load = loads.find(|load| load.request == *request);
@@ -196,7 +201,7 @@ impl Step<'_> {
         number.is_some()
     }
 
-    /// The table goes, and the load into it with it.
+    /// Ends the load into a table that is dropped.
     pub(super) fn drop_load(&mut self, table: &TableName) {
         let number = self.model.work.load_of(table).map(|load| load.number);
         if let Some(number) = number {
@@ -204,7 +209,7 @@ impl Step<'_> {
         }
     }
 
-    /// Takes all loads as far as they go now.
+    /// Advances all loads as far as possible now.
     pub fn keep_loads(&mut self) {
         let under_way = self.model.work.loads.iter();
         let under_way = under_way.filter(|load| !load.stage.is_over());
@@ -317,7 +322,7 @@ impl Step<'_> {
     }
 }
 
-/// What is said to who would begin another one.
+/// Returns the refusal of a second load into the table.
 fn is_under_way(load: &TableLoad) -> String {
     let TableLoad { table, request, .. } = load;
     format!(

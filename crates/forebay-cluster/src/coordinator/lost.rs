@@ -1,8 +1,9 @@
-//! Nodes that stay away: after a while others come to hold what they held, where an operator has
-//! asked for that ([`CoordinatorSettings::replace_after`]).
+//! Replaces nodes that stay down, if [`CoordinatorSettings::replace_after`] is set.
 //!
-//! It is a plan as operators make them, and shown as one. It is not begun while more nodes are away
-//! than one, or a fifth of all: then something else is wrong, and copies would make it worse.
+//! After that time other nodes get the partitions of the lost nodes. The change is a plan like
+//! those of operators, and the status shows it as one. Of the nodes that
+//! have partitions, one may be down, or up to a fifth of them. If more are down, the coordinator
+//! does not begin the plan: then something else is wrong, and copies would make it worse.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,23 +13,23 @@ use crate::ids::NodeId;
 use crate::model::{MovePlan, PlanGoal, RequestId};
 use crate::planning::holders;
 
-/// A plan that could not be made, or was not carried out, is tried again after so long.
+/// The pause before another try, if a plan could not be made or was not carried out.
 const AGAIN: Duration = Duration::from_secs(10 * 60);
 
-/// How far the coordinator is with what lost nodes held.
+/// The state of the replacement of lost nodes.
 #[derive(Debug, Default)]
 pub struct Replacing {
-    /// The plan that is being made, since when, and what came of it.
+    /// The plan that is being made, since when, and the result.
     asked: Option<(PlanGoal, Duration)>,
     made: Option<MovePlan>,
-    /// Why there is none.
+    /// Why there is no plan.
     pub problem: Option<String>,
-    /// For whom a plan was begun last, and when.
+    /// The nodes for which a plan was last begun, and when.
     begun: Option<(BTreeSet<NodeId>, Duration)>,
 }
 
 impl Replacing {
-    /// What came of a plan that was asked for.
+    /// Stores the result for a plan that was requested.
     pub fn planned(&mut self, goal: &PlanGoal, plan: Result<MovePlan, String>) {
         if self.asked.as_ref().is_none_or(|(asked, _)| asked != goal) {
             return;
@@ -41,7 +42,7 @@ impl Replacing {
 }
 
 impl Step<'_> {
-    /// Has a plan made for nodes that are away for too long, and begins it.
+    /// Has a plan made for nodes that are down for too long, and begins it.
     pub fn replace_lost(&mut self, settings: &CoordinatorSettings) {
         let Some(after) = settings.replace_after else {
             return;
@@ -87,7 +88,8 @@ impl Step<'_> {
         }
     }
 
-    /// Nodes that hold something, and are away for so long; none where too many are.
+    /// Returns the nodes that have partitions and have been down for so long. If too many nodes are
+    /// down, it returns none.
     fn lost(&self, after: Duration) -> BTreeSet<NodeId> {
         if self.model.all_nodes().all(|node| node.is_up()) {
             return BTreeSet::new();

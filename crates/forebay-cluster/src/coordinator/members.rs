@@ -1,4 +1,4 @@
-//! Who is a node, and who is up.
+//! The members of the cluster, and which of them are up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::time::Now;
 
 use super::{Coordinator, CoordinatorAction, State, Step};
 
-/// What a node said last.
+/// The last report of a node.
 #[derive(Debug)]
 pub struct NodeReport {
     pub incarnation: u64,
@@ -25,36 +25,36 @@ pub struct NodeReport {
     pub problems: Vec<String>,
     leaving: bool,
     seq: u64,
-    /// The revision that it knows.
+    /// The revision that the node knows.
     pub revision: u64,
-    /// The newest revision that it was told of. A node that was told, and is still reading, is not
-    /// told again before its next heartbeat is due.
+    /// The newest revision that the coordinator sent to it. While the node still reads it, the
+    /// coordinator does not send it again before the node's next heartbeat is due.
     reported_revision: u64,
     who: Introduction,
-    /// Whom it was told to be suspected.
+    /// The suspects that were sent to it.
     reported: BTreeSet<NodeId>,
-    /// How many groups it has news of that did not go into the heartbeat.
+    /// The number of groups with news that did not fit in the heartbeat.
     pub groups_left: usize,
-    /// Up to where it knows who leads.
+    /// The last change of leaders that the node knows.
     leaders_known: LeadersMark,
     /// The heartbeat that waits for its answer, and since when.
     waiting: Option<(u64, Duration)>,
 }
 
 impl Coordinator {
-    /// What nodes said last, by their numbers.
+    /// Returns the last report of each node, by its number.
     pub fn received(&self) -> &BTreeMap<NodeId, NodeReport> {
         &self.received
     }
 
-    /// Whether most nodes have been silent to it for some time: another node may hear more of them.
-    /// A coordinator that was stopped for a moment hears of nobody at first.
+    /// Returns whether most nodes have sent this coordinator no heartbeats for some time. Another
+    /// node may receive more. A coordinator that was paused for a moment receives none at first.
     pub fn receives_few(&self, now: Now) -> bool {
         let since = self.receives_few_since;
         since.is_some_and(|since| now.since(since) >= self.timing().receives_few())
     }
 
-    /// The answers to all who wait, of a coordinator that is none any more.
+    /// Answers all waiting heartbeats, when this coordinator's role has ended.
     pub fn dismiss(self) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         let waiting = self
@@ -69,7 +69,7 @@ impl Coordinator {
         actions
     }
 
-    /// Takes a heartbeat in. Most of them say nothing new: those cost no step.
+    /// Handles a heartbeat. Most heartbeats contain nothing new and cause no step.
     pub(super) fn receive(
         &mut self,
         now: Now,
@@ -78,7 +78,7 @@ impl Coordinator {
         actions: &mut Vec<CoordinatorAction>,
     ) {
         let State::Standing(standing) = &self.state else {
-            // It asks again, and by then the catalog has been read.
+            // The node asks again, and by then the catalog has been read.
             return reply(
                 actions,
                 token,
@@ -97,7 +97,7 @@ impl Coordinator {
             return reply(actions, token, BeatReply::Refused { problem });
         }
         let entry = self.ids.find(&standing.model, &beat.who.name);
-        // What a process says of itself does not change.
+        // A process never changes its introduction.
         let is_known = entry.is_some_and(|entry| entry.incarnation == beat.who.incarnation);
         if !is_known && let Some(problem) = fits_not(&standing.model, &beat.who) {
             return reply(actions, token, BeatReply::Refused { problem });
@@ -122,7 +122,7 @@ impl Coordinator {
         self.answer_one(now, id, actions);
     }
 
-    /// Whether another process has the node's name, and lives.
+    /// Returns an error if another live process has the node's name.
     fn is_taken(&self, now: Now, entry: &NodeEntry, who: &Introduction) -> Option<String> {
         if entry.incarnation == who.incarnation {
             return None;
@@ -132,7 +132,7 @@ impl Coordinator {
         let timeout = self.timing().node_timeout();
         let is_alive =
             received.is_some_and(|received| !received.leaving && now.since(received.at) < timeout);
-        // Who has the same address has taken it from a process that is gone.
+        // A process with the same address has replaced one that is gone.
         if !is_alive || entry.peer == who.peer {
             return None;
         }
@@ -169,8 +169,8 @@ impl Coordinator {
         });
         let is_restarted =
             (before.as_ref()).is_none_or(|before| before.incarnation != beat.who.incarnation);
-        // The node does not wait for the one before any more, whose time goes on: who has news
-        // without an end is answered, too.
+        // The node no longer waits for its previous heartbeat, but the waiting time continues from
+        // there. So a node that always has news gets an answer too.
         let mut since = now.monotonic;
         if let Some((waiting, before)) = before.and_then(|before| before.waiting) {
             reply(actions, waiting, nothing());
@@ -205,7 +205,7 @@ impl Coordinator {
         self.received.insert(id, received);
     }
 
-    /// Answers heartbeats for which there are news, and those that waited long enough.
+    /// Answers heartbeats for which there is news, and those that have waited long enough.
     pub(super) fn answer(&mut self, now: Now, actions: &mut Vec<CoordinatorAction>) {
         self.admit_strangers(now, actions);
         let State::Standing(standing) = &self.state else {
@@ -239,7 +239,7 @@ impl Coordinator {
         let is_news = received.revision < head.revision;
         let is_untold = is_news && received.reported_revision < head.revision;
         let is_due = is_untold || received.leaving || received.reported != self.suspects;
-        // Nothing of an earlier term is told on.
+        // An answer contains nothing of an earlier term.
         if !standing.is_own_term
             || !is_known
             || !(is_due || now.since(since) >= standing.model.timing().heartbeat())
@@ -259,7 +259,7 @@ impl Coordinator {
         reply(actions, token, known);
     }
 
-    /// Strangers that have a number by now wait as nodes do.
+    /// Makes strangers that now have a number wait as nodes do.
     fn admit_strangers(&mut self, now: Now, actions: &mut Vec<CoordinatorAction>) {
         let State::Standing(standing) = &self.state else {
             return;
@@ -281,7 +281,7 @@ impl Coordinator {
     }
 }
 
-/// Why a node cannot talk to the others: some show certificates and some do not.
+/// Returns why a node cannot connect to the others: some nodes use certificates, and some do not.
 pub fn fits_not(model: &Model, who: &Introduction) -> Option<String> {
     let is_other = |node: &&NodeEntry| {
         node.name != who.name && node.is_up() && node.key.is_some() != who.key.is_some()
@@ -303,7 +303,7 @@ fn reply(actions: &mut Vec<CoordinatorAction>, token: u64, reply: BeatReply) {
 }
 
 impl Step<'_> {
-    /// Gives numbers to nodes that come for the first time, and enters what is new of the others.
+    /// Gives numbers to nodes that join, and stores changes of the others.
     pub fn admit(&mut self, strangers: &[(u64, Beat)]) {
         for (_, beat) in strangers {
             if self.model.node_named(&beat.who.name).is_none() {
@@ -348,7 +348,7 @@ impl Step<'_> {
         }
     }
 
-    /// Notes who is down. A new coordinator has to hear of nobody for a lease.
+    /// Marks nodes as down. A new coordinator first waits for one lease.
     pub fn expire(&mut self) {
         self.end_pauses();
         let timeout = self.model.timing().node_timeout();
@@ -373,14 +373,14 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the node sends heartbeats, as far as is known.
+    /// Returns whether the node sends heartbeats, as far as this coordinator knows.
     pub fn is_alive(&self, node: NodeId) -> bool {
         self.model.node(node).is_some_and(NodeEntry::is_up)
     }
 }
 
-/// The numbers of nodes by their names, as they were found: thousands of heartbeats a second are
-/// not to look through all nodes.
+/// A cache of nodes' numbers by name. With thousands of heartbeats a second, each must not search
+/// all nodes.
 #[derive(Debug, Default)]
 pub struct NodeIds(BTreeMap<NodeName, NodeId>);
 
@@ -396,8 +396,8 @@ impl NodeIds {
     }
 }
 
-/// Whether the catalog says already what a node said of itself: most do, and cost nothing then.
-/// What a process says of itself does not change.
+/// Returns whether the catalog already has a node's introduction. Most heartbeats need no change,
+/// and a process never changes its introduction.
 fn is_entered(entry: &NodeEntry, received: &NodeReport, now: Now) -> bool {
     let paused = entry.paused_until_unix_ms;
     entry.incarnation == received.incarnation
@@ -416,7 +416,7 @@ fn state_of(before: &NodeEntry, received: &NodeReport, now: Now) -> NodeState {
     }
 }
 
-/// A node's entry, by what it says of itself.
+/// Creates a node's entry from its introduction.
 pub fn entry_of(id: NodeId, who: &Introduction, state: NodeState) -> NodeEntry {
     let who = who.clone();
     NodeEntry {
@@ -437,8 +437,9 @@ pub fn entry_of(id: NodeId, who: &Introduction, state: NodeState) -> NodeEntry {
     }
 }
 
-/// Nodes that are not to be led to: they are silent, or serve nothing yet. Also those that the
-/// catalog calls down: who hears of this may not have read that.
+/// Returns the nodes to which no request should be routed: they send no heartbeats, or do not serve
+/// yet. Nodes that the catalog calls down are included, because the receiver may not have read that
+/// yet.
 fn suspects(
     model: &Model,
     received: &BTreeMap<NodeId, NodeReport>,
@@ -450,13 +451,13 @@ fn suspects(
         .all_nodes()
         .filter(|node| match received.get(&node.id) {
             Some(received) => now.since(received.at) >= lost || received.serves == 0,
-            // Who died with the coordinator before is heard of by nobody.
+            // No coordinator receives heartbeats from a node that died with the coordinator before.
             None => now.since(took_over) >= lost,
         });
     unreachable.map(|node| node.id).collect()
 }
 
-/// Whether fewer than half of the nodes send heartbeats, of those that have not left.
+/// Returns whether fewer than half of the nodes that have not left send heartbeats.
 fn receives_few(model: &Model, received: &BTreeMap<NodeId, NodeReport>, now: Now) -> bool {
     let is_there = |node: &&NodeEntry| !matches!(node.state, NodeState::Left { .. });
     let lost = model.timing().heartbeat_lost();
@@ -471,7 +472,7 @@ fn receives_few(model: &Model, received: &BTreeMap<NodeId, NodeReport>, now: Now
     2 * received < all
 }
 
-/// Nodes that do not take part, and when they are known to be that.
+/// Returns since when a node is down or has left. `None`: it is up.
 pub fn down_since(model: &Model, node: NodeId) -> Option<u64> {
     match model.node(node)?.state {
         NodeState::Down { since_unix_ms } | NodeState::Left { since_unix_ms } => {

@@ -1,12 +1,12 @@
 //! The coordinator: the one node that changes the catalog.
 //!
-//! It has the model as it was committed last. Events change what it knows besides, and each step
-//! works on a copy of the model; where the copy differs it is committed by one conditional write of
-//! the head. While that is under way nothing is decided; what happens meanwhile is decided together
-//! with it afterwards, so commits come in groups.
+//! The coordinator has the model as of the last commit. Events change what it knows beyond the
+//! catalog. Each step works on a copy of the model. If the copy differs, one conditional write of
+//! the head commits it. While a commit is under way, the coordinator decides nothing. It decides
+//! about all events of that time together afterwards, so one commit covers many events.
 //!
-//! Whoever comes to be the coordinator first raises the head's term. From then on no write of an
-//! earlier one can succeed.
+//! A new coordinator first raises the head's term. From then on no write of an earlier coordinator
+//! can succeed.
 
 mod balancing;
 mod events;
@@ -57,10 +57,10 @@ use rebalance::MoveWatch;
 use rollouts::Watch;
 pub use survey::serving_reads;
 
-/// Between two steps for heartbeats.
+/// The least time between two steps for heartbeats.
 const STEP: Duration = Duration::from_millis(20);
 
-/// See the module's text.
+/// The state machine of the node that changes the catalog.
 #[derive(Debug)]
 pub struct Coordinator {
     rng: Rng,
@@ -78,27 +78,28 @@ pub struct Coordinator {
     groups: GroupWatch,
     loads: LoadWatch,
     reads: ReceivedReads,
-    /// Nodes that are silent.
+    /// Nodes that send no heartbeats.
     suspects: BTreeSet<NodeId>,
-    /// Since when most nodes are silent.
+    /// Since when most nodes send no heartbeats.
     receives_few_since: Option<Duration>,
     took_over: Duration,
     names: u64,
-    /// The newest revision that somebody knows of.
+    /// The newest revision that any node has reported.
     newest: u64,
-    /// The catalog's, where that is older: an old copy, which nothing is built upon.
+    /// The catalog's revision, if it is older than `newest`. Then the catalog is an old copy, and
+    /// the coordinator commits nothing on it.
     behind: Option<u64>,
-    /// The requests could not be read: they are read again then.
+    /// When to read the requests again, if they could not be read.
     list_at: Option<Duration>,
     ids: NodeIds,
-    /// Whether there is something to decide, and when that was done last.
+    /// Whether there is something to decide, and the time of the last step.
     is_due: bool,
     stepped: Duration,
 }
 
 #[derive(Debug)]
 enum State {
-    /// It waits for the catalog's content.
+    /// The coordinator waits for the catalog's content.
     Loading {
         retry: Option<Duration>,
     },
@@ -112,7 +113,7 @@ struct Standing {
     model: Model,
     /// Whether the head in the catalog has this coordinator's term.
     is_own_term: bool,
-    /// The head that is being written, its model, and when it is tried again.
+    /// The head that is being written, with its model and the time of the next try.
     writing: Option<Box<Writing>>,
 }
 
@@ -131,7 +132,7 @@ enum Summary {
     Failed(String),
 }
 
-/// What a coordinator has heard of nodes and groups.
+/// The reports that a coordinator has received about nodes and groups.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedReports<'a> {
     pub nodes: &'a BTreeMap<NodeId, NodeReport>,
@@ -139,7 +140,7 @@ pub struct ReceivedReports<'a> {
     pub reads: &'a ReceivedReads,
 }
 
-/// What a step works on: a copy of the model, and what is known besides.
+/// The state that a step works on: a copy of the model, and what is known beyond the catalog.
 struct Step<'a> {
     now: Now,
     model: Model,
@@ -150,7 +151,7 @@ struct Step<'a> {
     /// The revision that a commit of this step makes.
     revision: u64,
     took_over: Duration,
-    /// Rollouts from this one on begin with this step: nobody has heard of them.
+    /// The first rollout that begins with this step. No node knows of it or of later ones.
     first_new: RolloutId,
     received: &'a mut BTreeMap<NodeId, NodeReport>,
     watches: &'a mut BTreeMap<RolloutId, Watch>,
@@ -165,7 +166,7 @@ struct Step<'a> {
 }
 
 impl Coordinator {
-    /// A new coordinator, which asks for the catalog first.
+    /// Creates a coordinator, which asks for the catalog first.
     pub fn new(
         now: Now,
         seed: u64,
@@ -201,7 +202,7 @@ impl Coordinator {
         (coordinator, actions)
     }
 
-    /// The model as it was committed last.
+    /// Returns the model as of the last commit.
     pub fn standing(&self) -> Option<(&Head, &Model)> {
         match &self.state {
             State::Standing(standing) => Some((&standing.head, &standing.model)),
@@ -209,7 +210,7 @@ impl Coordinator {
         }
     }
 
-    /// As the catalog says.
+    /// Returns the timing that the catalog sets.
     pub fn timing(&self) -> Timing {
         let standing = self.standing();
         standing
@@ -217,28 +218,28 @@ impl Coordinator {
             .unwrap_or_default()
     }
 
-    /// Why what lost nodes held does not come to others.
+    /// Returns why the partitions of lost nodes do not move to other nodes.
     pub fn replace_problem(&self) -> Option<&str> {
         self.replacing.problem.as_deref()
     }
 
-    /// What was decided last about load that lies unevenly, and why nothing is begun now.
+    /// Returns the last decision about uneven load, and why no balancing plan begins now.
     pub fn balance_reported(&self) -> impl Iterator<Item = &str> {
         let reported = [&self.balancing.reported, &self.balancing.waits];
         reported.into_iter().flatten().map(String::as_str)
     }
 
-    /// Says that there was such a revision.
+    /// Records that such a revision exists.
     pub fn expect(&mut self, revision: u64) {
         self.newest = self.newest.max(revision);
     }
 
-    /// The revision of the catalog and the newest that is known, where the catalog is an old copy.
+    /// If the catalog is an old copy: returns its revision and the newest known one.
     pub fn behind(&self) -> Option<(u64, u64)> {
         self.behind.map(|found| (found, self.newest))
     }
 
-    /// Since when this coordinator goes by what it hears.
+    /// Returns since when this coordinator has received reports.
     pub fn took_over(&self) -> Duration {
         self.took_over
     }
@@ -251,12 +252,12 @@ impl Coordinator {
         }
     }
 
-    /// What was heard of the groups of live tables.
+    /// Returns the reports about the groups of live tables.
     pub fn groups(&self) -> &GroupWatch {
         &self.groups
     }
 
-    /// Nodes that should send heartbeats, and are silent.
+    /// Returns the nodes that should send heartbeats, and do not.
     pub fn suspects(&self) -> &BTreeSet<NodeId> {
         &self.suspects
     }
@@ -303,7 +304,7 @@ impl Coordinator {
                 self.balancing.planned(&table, made.map(|made| *made));
             }
         }
-        // Of many heartbeats that come together, all are decided about together.
+        // One step decides about many heartbeats that arrive together.
         if self.is_due && (!is_beat || now.since(self.stepped) >= STEP) {
             (self.is_due, self.stepped) = (false, now.monotonic);
             self.step(now, &mut actions);
@@ -334,8 +335,8 @@ impl Coordinator {
         }
     }
 
-    /// A node that knows a newer revision than this coordinator could have written: either another
-    /// one is the coordinator by now, or the catalog is an old copy. It is read again.
+    /// If a node knows a newer revision than this coordinator could have written, reads the catalog
+    /// again. Either another node is the coordinator by now, or the catalog is an old copy.
     fn compare(&mut self, beat: &Beat, actions: &mut Vec<CoordinatorAction>) {
         let State::Standing(standing) = &self.state else {
             return;
@@ -360,7 +361,7 @@ impl Coordinator {
         }
         self.newest = head.revision;
         self.took_over = now.monotonic;
-        // Requests that wait are decided anew, by what is there now.
+        // Waiting requests are decided again, by the newly read catalog.
         self.watches.clear();
         self.moves = MoveWatch::default();
         self.replacing = Replacing::default();
@@ -369,7 +370,8 @@ impl Coordinator {
         self.loads = LoadWatch::default();
         self.state = State::Standing(Box::new(Standing {
             head: Head {
-                // Raised before anything else is written: see the module's text.
+                // The term is raised before anything else is written, so that no write of an
+                // earlier coordinator succeeds.
                 term: head.term + 1,
                 ..head
             },
@@ -424,13 +426,13 @@ impl Coordinator {
         }
     }
 
-    /// A listing may come after one that was begun later: it takes no request away. Only an answer
-    /// does.
+    /// Adds the requests that were found. A listing may be older than one already seen, so it
+    /// removes no request. Only an answer does.
     fn take_requests(&mut self, found: BTreeMap<RequestId, Request>) {
         self.requests.extend(found);
     }
 
-    /// Decides what can be decided, and begins to write it.
+    /// Decides everything that can be decided now, and begins the commit.
     fn step(&mut self, now: Now, actions: &mut Vec<CoordinatorAction>) {
         let State::Standing(standing) = &mut self.state else {
             return;
@@ -470,7 +472,7 @@ impl Coordinator {
         step.keep_loads();
         step.tidy(&self.requests);
         let (model, format) = (step.model, step.format);
-        // The first commit of a term has to come, whatever there is to say.
+        // The first commit of a term is always written, even if nothing has changed.
         if !standing.is_own_term || model.is_changed(&standing.head) {
             self.write(model, format, actions);
         }
@@ -495,8 +497,8 @@ impl Coordinator {
                 rng.draw() as u32
             ))
         };
-        // That a document cannot be written as JSON is no matter of luck: nothing is lost by
-        // staying with what there is.
+        // If a document cannot be written as JSON, another try would fail, too. The coordinator
+        // keeps the committed model.
         let Ok((documents, roots)) = model.write(format, next_name) else {
             return;
         };
@@ -542,8 +544,7 @@ impl Writing {
 }
 
 impl Step<'_> {
-    /// A version's summary. Where it is not known it is asked for; the error says that it cannot be
-    /// had.
+    /// Returns a version's summary. If it is not known, asks for it. Fails if it cannot be read.
     fn summary(
         &mut self,
         table: &TableName,

@@ -1,5 +1,5 @@
-//! Partitions that a plan splits before anything of the batch is copied, each at all its points at
-//! once.
+//! Splits partitions for a plan, before the batch copies anything. Each partition is split at all
+//! its points in one step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::requests::Refusal;
 use crate::ids::NodeId;
 use crate::model::{GroupEntry, Model, MoveBatch, SplitChange};
 
-/// How many partitions are split at once, at least, and of each node that is up: their children
-/// answer no writes for some hundredths of a second.
+/// The most partitions that are split at the same time: this many at least, or the given number for
+/// each node that is up. Their children accept no writes for some hundredths of a second.
 const AT_ONCE: usize = 4;
 const AT_ONCE_A_NODE: usize = 2;
-/// Without progress for so long the plan ends.
+/// The time without progress after which the plan ends.
 const NO_PROGRESS: Duration = Duration::from_secs(5 * 60);
 
-/// How far the splits of a batch are.
+/// The progress of a batch's splits.
 pub enum SplitSoFar {
     All,
     NotYet,
@@ -27,7 +27,7 @@ pub enum SplitSoFar {
 }
 
 impl Step<'_> {
-    /// Takes the splits of a batch as far as they go now.
+    /// Advances the splits of a batch as far as possible now.
     pub fn split_for(&mut self, batch: &MoveBatch) -> SplitSoFar {
         let left = unfinished_splits(&self.model, batch);
         if left.is_empty() {
@@ -50,7 +50,7 @@ impl Step<'_> {
             }
             match self.split_at(&table, &group, &points) {
                 Ok(()) => under_way += 1,
-                // A load, or replicas that are not there yet.
+                // A load is under way, or replicas are still missing.
                 Err(Refusal::Busy(words)) => why = why.or(Some(words)),
                 Err(Refusal::Words(words)) => return SplitSoFar::Failed(words),
             }
@@ -67,7 +67,7 @@ impl Step<'_> {
     }
 }
 
-/// The partitions that are to be split and are not yet, each with its points.
+/// Returns the partitions that are still to be split, each with its split points.
 fn due(model: &Model, left: &[SplitChange]) -> Vec<(TableName, GroupEntry, Vec<Bound>)> {
     let mut points: BTreeMap<(&TableName, GroupId), Vec<Bound>> = BTreeMap::new();
     for split in left {
@@ -90,7 +90,7 @@ fn due(model: &Model, left: &[SplitChange]) -> Vec<(TableName, GroupEntry, Vec<B
     due
 }
 
-/// How many partitions are being split, or have a child without a leader.
+/// Counts the partitions that are being split or have a child without a leader.
 fn under_way(model: &Model, left: &[SplitChange]) -> usize {
     let wholes = left.iter().filter_map(|split| {
         let group = holder(model, split)?;
@@ -102,13 +102,14 @@ fn under_way(model: &Model, left: &[SplitChange]) -> usize {
     wholes.collect::<BTreeSet<GroupId>>().len()
 }
 
-/// The partition that a split point lies in.
+/// Returns the partition that contains a split point.
 fn holder<'a>(model: &'a Model, split: &SplitChange) -> Option<&'a GroupEntry> {
     let groups = model.groups.get(&split.table)?;
     groups.all().find(|group| group.bounds.holds(&split.at))
 }
 
-/// The splits of a batch that are not done: where no partition with a leader begins.
+/// Returns the splits of a batch that are not done: no partition with a leader begins at their
+/// points.
 pub fn unfinished_splits(model: &Model, batch: &MoveBatch) -> Vec<SplitChange> {
     let begins = |split: &&SplitChange| {
         let groups = model.groups.get(&split.table).into_iter();
@@ -119,7 +120,7 @@ pub fn unfinished_splits(model: &Model, batch: &MoveBatch) -> Vec<SplitChange> {
     left.cloned().collect()
 }
 
-/// Nodes that are down and have replicas of partitions that are still to be split.
+/// Returns the nodes that are down and have replicas of partitions that are still to be split.
 pub fn splits_wait_for(model: &Model, left: &[SplitChange]) -> BTreeSet<NodeId> {
     let is_to_be_split = |table: &TableName, group: &GroupEntry| {
         let mut own = left.iter().filter(|split| split.table == *table);

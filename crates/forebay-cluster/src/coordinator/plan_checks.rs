@@ -1,4 +1,4 @@
-//! Plans that are asked for, and what they are refused for.
+//! Checks of requested plans, with the reasons to refuse them.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ impl Step<'_> {
         Ok(TakenUp::Answered(Outcome::Rebalance))
     }
 
-    /// Whether a plan is about what there is, and can be carried out.
+    /// Checks that a plan fits the cluster as it is, and can be carried out.
     pub fn check_plan(&self, plan: &MovePlan) -> Result<(), String> {
         fits_all(&self.model, &plan.batches)?;
         for batch in &plan.batches {
@@ -88,8 +88,9 @@ impl Step<'_> {
     }
 }
 
-/// What a client made, and may be wrong: no list gets shorter than tables want and nodes are.
-/// `after`: the cluster when the plan is carried out.
+/// Checks the lists of a plan, which a client made and which may be wrong. No list may become
+/// shorter than its tables want, as far as there are nodes. `after`: the cluster when the plan is
+/// carried out.
 fn check_lists(after: &Model, batch: &MoveBatch, holders: usize) -> Result<(), String> {
     for change in &batch.lists {
         let distinct: BTreeSet<&NodeId> = change.new.iter().collect();

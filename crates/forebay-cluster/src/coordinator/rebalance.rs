@@ -1,20 +1,20 @@
-//! Carrying out plans: who holds what is changed a batch after the other.
+//! Carries out plans: changes the assignment of ranges to nodes, batch by batch.
 //!
 //! ```text
 //! between -> copying -> changed (head) -> between .. -> releasing -> done
-//!        `-> stopped `-> stopped: nothing of the batch stays but its cuts
+//!        `-> stopped `-> stopped: nothing of the batch stays but its splits
 //! ```
 //!
-//! Where a batch cuts partitions of live tables in two, that is done while copies are made. A plan
-//! that cuts and moves has batches of its own for either.
+//! If a batch splits partitions of live tables, it does so in the copying stage. A plan that splits
+//! and moves has separate batches for splits and for moves.
 //!
-//! Those who come to hold a part bring it while others answer. When all of them hold it, one head
-//! changes the lists. Who is in them no longer holds on until every node that is up knows that,
-//! and a while longer for what is on its way. So there is no moment in which somebody is led to a
-//! node that lacks what is asked for.
+//! The new holders of a range copy it while the old holders serve it. When all of them have it, one
+//! head changes the preference lists. A node that is removed from a list keeps its replica until
+//! every node that is up knows the new list. It waits a while longer for requests in flight. So no
+//! request is ever routed to a node that lacks the range.
 //!
-//! While a rollout is under way nothing changes that would have nodes hold something else: the
-//! rollout goes first.
+//! While a rollout is under way, the coordinator makes no change that would have nodes hold other
+//! ranges. The rollout has priority.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,35 +30,35 @@ use crate::model::{
 };
 use crate::planning::fetching;
 
-/// A node that makes no progress for so long ends a plan.
+/// The time without progress of a node after which the plan ends.
 const NO_PROGRESS: Duration = Duration::from_secs(10 * 60);
-/// How many plans are told.
+/// The number of ended plans that the catalog keeps.
 const KEPT: usize = 8;
 
-/// What is known of a plan besides what the catalog says.
+/// What the coordinator knows of a plan beyond the catalog.
 #[derive(Debug, Default)]
 pub struct MoveWatch {
-    /// How much nodes had brought, and since when.
+    /// The bytes that each node had fetched, and since when.
     progress: BTreeMap<NodeId, (Option<u64>, Duration)>,
-    /// Since when all have heard of what stands.
+    /// Since when all nodes know the present stage.
     known_since: Option<Duration>,
-    /// How much was left of what live tables' groups have to do, and since when.
+    /// The work left for live tables' groups, and since when.
     live: Option<(MovesLeft, Duration)>,
-    /// How many partitions were still to be cut, and since when.
+    /// The number of partitions that are still to be split, and since when.
     pub splits: Option<(usize, Duration)>,
 }
 
-/// For how long a plan has waited for a node.
+/// How long a plan has waited for a node.
 #[derive(Debug, Clone, Copy)]
 struct Waited {
     without_progress: Duration,
-    /// Since its last heartbeat, where the node is down.
+    /// If the node is down: the time since its last heartbeat.
     unreachable: Option<Duration>,
 }
 
 impl Waited {
-    /// Why the plan waits no longer. A node that is down again and again, each time for less than
-    /// the limit, has the time of one that is up.
+    /// Returns why the plan no longer waits, if so. A node that is down repeatedly, each time for
+    /// less than the limit, gets the time limit of one that is up.
     fn problem(self, down_limit: Duration) -> Option<String> {
         let (time, limit, what) = match self.unreachable {
             None => (self.without_progress, NO_PROGRESS, "made no progress"),
@@ -73,7 +73,7 @@ impl Waited {
 }
 
 impl Step<'_> {
-    /// Takes the plan as far as it goes now.
+    /// Advances the plan as far as possible now.
     pub fn move_on(&mut self) {
         let Some(moving) = self.model.work.moving().cloned() else {
             return;
@@ -144,7 +144,7 @@ impl Step<'_> {
             FetchState::Failed(words) => problem = problem.or(Some(words)),
         }
         if let Some(problem) = problem {
-            // What nodes hold changes, which a rollout would have to begin anew for.
+            // This changes what nodes hold, and a rollout under way would have to start again.
             if self.is_rolling() {
                 return;
             }
@@ -155,7 +155,7 @@ impl Step<'_> {
             return;
         }
         self.model.edit_lists(&batch.lists, |change, range| {
-            // The nodes have not brought what was dropped and pushed again meanwhile.
+            // A range that was dropped and pushed again in the meantime has not been copied.
             if range.next.as_ref() == Some(&change.new) {
                 let before = std::mem::replace(&mut range.list, change.new.clone());
                 (range.next, range.before) = (None, Some(before));
@@ -164,7 +164,7 @@ impl Step<'_> {
         for change in &batch.replicas {
             self.edit_replicas(change, |entry| entry.replicas = change.to);
         }
-        // Cuts, and layouts of tables' own, change nothing about who holds what.
+        // Splits, and own layouts for tables, do not change the assignment.
         if !batch.moves() {
             return self.end_batch(moving, &batch);
         }
@@ -223,8 +223,8 @@ impl Step<'_> {
         self.put_moving(moving);
     }
 
-    /// The end waits until nodes have given up what they hold no longer; who is slow at that holds
-    /// nobody up for good.
+    /// Ends the plan when all nodes have released what they no longer hold. A slow node delays the
+    /// end only for a limited time.
     fn finish(&mut self, mut moving: Rebalance, since: u64) {
         let since_when = *self.moves.known_since.get_or_insert(self.now.monotonic);
         let holds = |node: &crate::model::NodeEntry| {
@@ -273,7 +273,7 @@ impl Step<'_> {
             Some((holds, _)) if holds >= since => return FetchState::All,
             Some((_, Some(Readiness::Failed { problem }))) if !self.is_rolling() => {
                 let knows = received.is_some_and(|received| received.revision >= since);
-                // It may be about what was before.
+                // The failure may concern an earlier revision.
                 match knows {
                     true => return FetchState::Failed(format!("node {name}: {problem}")),
                     false => None,
@@ -299,7 +299,7 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the groups of live tables that a batch is about are where it wants them.
+    /// Returns whether the groups of live tables in a batch are on their desired nodes.
     fn live_moved(&mut self, batch: &MoveBatch) -> FetchState {
         let left = MovesLeft::of(&self.model, self.groups, batch);
         if left.partitions == 0 {
@@ -326,7 +326,7 @@ impl Step<'_> {
         self.model.work.under_way().next().is_some()
     }
 
-    /// Whether nodes are about to let other versions serve.
+    /// Returns whether nodes are switching to other versions.
     fn is_flipping(&self) -> bool {
         let mut under_way = self.model.work.under_way();
         under_way.any(|rollout| matches!(rollout.phase, Phase::Committed | Phase::Reverting))
@@ -385,7 +385,7 @@ impl Step<'_> {
         self.put_moving(moving);
     }
 
-    /// An operator wants the plan to end.
+    /// Ends the plan at an operator's request.
     pub fn cancel_moving(&mut self) {
         if let Some(mut moving) = self.model.work.moving().cloned() {
             moving.cancelled = true;
@@ -394,8 +394,8 @@ impl Step<'_> {
     }
 }
 
-/// Whether a batch is about parts of live tables alone. Their replicas are where it wants them when
-/// the lists change, and who held a part before has forwarded for it since.
+/// Returns whether a batch changes only ranges of live tables. Their replicas are already on the
+/// desired nodes when the lists change, and the previous holders have forwarded requests since.
 fn is_of_live_tables(model: &Model, batch: &MoveBatch) -> bool {
     let is_live = |layout: &LayoutName| {
         let mut tables = model.all_tables();
@@ -408,7 +408,7 @@ fn is_of_live_tables(model: &Model, batch: &MoveBatch) -> bool {
     batch.lists.iter().all(|change| is_live(&change.layout)) && !batch.replicas.iter().any(is_batch)
 }
 
-/// How a node stands that has to bring something.
+/// The progress of a node that has to fetch something.
 enum FetchState {
     All,
     NotYet,
@@ -433,7 +433,7 @@ mod tests {
     fn a_plan_waits_for_a_node_that_is_down_for_moments() {
         assert_eq!(problem(40, Some(11)), None);
         assert_eq!(problem(40, Some(12)).unwrap(), "was down for 12 s");
-        // Another coordinator may have heard of it for longer than this one has watched.
+        // Another coordinator may have received heartbeats for longer than this one has watched.
         assert_eq!(problem(3, Some(40)), None);
         assert_eq!(problem(40, None), None);
         assert_eq!(problem(600, None).unwrap(), "made no progress for 600 s");

@@ -1,4 +1,4 @@
-//! Taking up what clients ask for.
+//! Decides about the requests that clients write in the catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,18 +21,19 @@ use crate::model::{
 use crate::request::{REPLICAS, Request, SwapTo};
 use crate::time::MOST_WAIT;
 
-/// How long answers are told at least, and for how long a coordinator forgets none.
+/// How long the catalog keeps answers at least.
 const KEPT_MS: u64 = 3600 * 1000;
-/// Those that are long go with the next request that is taken up after this: what changes nothing
-/// may be done again.
+/// How long the catalog keeps the answers that hold a survey. They are long. The next accepted
+/// request removes older ones. If their request is found again, it is done again, which changes
+/// nothing.
 const SURVEY_KEPT_MS: u64 = 60 * 1000;
 const ANSWERS_STAY: Duration = Duration::from_secs(600);
-/// How many ended rollouts are told.
+/// The number of ended rollouts that the catalog keeps.
 const KEPT: usize = 64;
 
-/// What becomes of a request now.
+/// The decision about a request.
 pub(super) enum TakenUp {
-    /// It needs something that is not known yet.
+    /// The request needs something that is not known yet.
     Later,
     Answered(Outcome),
 }
@@ -42,11 +43,11 @@ fn is_old_survey(answer: &RequestAnswer, now_ms: u64) -> bool {
     is_old && answer.outcome.is_reported()
 }
 
-/// Why a request is not carried out.
+/// The reason why a request is not carried out.
 pub enum Refusal {
-    /// The words say why, and what to do.
+    /// The reason, and what to do.
     Words(String),
-    /// It may be later.
+    /// The request may succeed later.
     Busy(String),
 }
 
@@ -64,7 +65,7 @@ impl Step<'_> {
     pub fn take_up(&mut self, requests: &mut BTreeMap<RequestId, Request>) {
         let mut answered = BTreeSet::new();
         for (id, request) in requests.iter() {
-            // It was answered, and the coordinator ended before its document was removed.
+            // The request was answered, and the coordinator ended before it removed the document.
             if self.model.work.answers.contains_key(id) && !is_planted(Bug::DoesTwice) {
                 answered.insert(id.clone());
                 continue;
@@ -81,7 +82,7 @@ impl Step<'_> {
             answers.retain(|_, answer| !is_old_survey(answer, unix_ms));
             answers.insert(id.clone(), answer);
         }
-        // Only what was committed is answered: these were found so in the model.
+        // Only committed answers count. These were found in the committed model.
         for id in &answered {
             requests.remove(id);
         }
@@ -205,8 +206,8 @@ impl Step<'_> {
         Ok(self.begin(id, parts, entries, options))
     }
 
-    /// Refuses a rollback from a version that does not serve. What cannot be rolled back is found
-    /// by [`Step::take_rollback`].
+    /// Refuses a rollback from a version that does not serve. [`Step::take_rollback`] checks
+    /// whether a rollback is possible at all.
     fn check_serves(&self, table: &TableName, from: u64) -> Result<(), Refusal> {
         match self.model.table(table).and_then(|entry| entry.serving) {
             Some(serving) if serving != from => {
@@ -276,7 +277,8 @@ impl Step<'_> {
         entries: Vec<(TableName, TableEntry)>,
         options: &RolloutOptions,
     ) -> TakenUp {
-        // Who is down may answer still: it is waited for, too, until it is safe to leave it out.
+        // A node that is down may still answer reads. The rollout waits for it, too, until it is
+        // safe to leave it out.
         let nodes = self.model.all_nodes();
         let not_left = nodes.filter(|node| !matches!(node.state, NodeState::Left { .. }));
         let participants = not_left.map(|node| node.id).collect();
@@ -323,7 +325,7 @@ impl Step<'_> {
         }
     }
 
-    /// A rollback does not wait for what is only being prepared: that ends.
+    /// Ends a rollout that is still in preparation, so that a rollback need not wait for it.
     fn make_way(&mut self, table: &TableName) -> Result<(), Refusal> {
         let Some(rollout) = self.model.work.rollout_of(table) else {
             return Ok(());
@@ -339,7 +341,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Enters a node's certificate. Who could write the request could write the catalog.
+    /// Stores a node's certificate. A client that could write this request could write the catalog
+    /// itself.
     fn take_join(&mut self, who: &Introduction) -> Result<TakenUp, Refusal> {
         if let Some(problem) = fits_not(&self.model, who).or_else(|| speaks_not(self.format, who)) {
             return words(problem);
@@ -422,8 +425,8 @@ impl Step<'_> {
         Ok(TakenUp::Answered(Outcome::Done))
     }
 
-    /// Removes what is no longer told. An answer whose request may be found again stays: it would
-    /// be done again.
+    /// Removes old answers, rollouts and layouts. An answer stays while its request may be found
+    /// again: otherwise the request would be carried out twice.
     pub fn tidy(&mut self, requests: &BTreeMap<RequestId, Request>) {
         for layout in unused(&self.model) {
             self.model.layouts.remove(&layout);
@@ -433,7 +436,8 @@ impl Step<'_> {
         let ended = ended.filter(|rollout| rollout.phase.is_over());
         let ended: Vec<RolloutId> = ended.map(|rollout| rollout.id).collect();
         let over: Vec<RolloutId> = ended[..ended.len().saturating_sub(KEPT)].to_vec();
-        // By the time of day alone, a clock that is an hour ahead would forget what was just said.
+        // With the time of day alone, a clock that is an hour ahead would remove answers that were
+        // just written.
         let is_tidying = self.now.since(self.took_over) >= ANSWERS_STAY;
         let oldest = self.now.unix_ms.saturating_sub(KEPT_MS);
         let old: Vec<RequestId> = work

@@ -1,13 +1,15 @@
-//! Driving rollouts: all nodes or none (Spock, 3.1.2 and 4.3, where a swap that fails on one node
-//! is rolled back on the others; here also after the coordinator has changed).
+//! Drives rollouts: a swap happens on all nodes or on none.
+//!
+//! In Spock (3.1.2 and 4.3) a swap that fails on one node is rolled back on the others. In Forebay
+//! this also works after the coordinator has changed.
 //!
 //! ```text
 //! preparing -> committed (head) -> confirmed
 //!          `-> aborted         `-> reverting (head) -> reverted
 //! ```
 //!
-//! A participant has to prove that it holds what the manifest says, row by row counted and summed,
-//! before the commit. A node that is down is left out where every range stays with enough nodes.
+//! Before the commit each participant proves that it has what the manifest says: it counts and sums
+//! every row. A node that is down is excluded if every range still has enough nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,32 +26,32 @@ use crate::model::{
 use crate::time::Now;
 use crate::version::ranges_of;
 
-/// What is known of a rollout besides what the catalog says.
+/// What the coordinator knows of a rollout beyond the catalog.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// How much nodes had brought, and since when.
+    /// The bytes that each node had fetched, and since when.
     progress: BTreeMap<NodeId, (u64, Duration)>,
-    /// Since when this coordinator knows of it.
+    /// Since when this coordinator has known of the rollout.
     known_since: Option<Duration>,
-    /// Since when the commit, or the revert, is known to stand.
+    /// Since when the commit, or the revert, has been in the catalog.
     stands_since: Option<Duration>,
 }
 
-/// What nodes have to prove of each table.
+/// The proof that each node has to give for each table.
 type ExpectedProofs = BTreeMap<NodeId, BTreeMap<TableName, Proof>>;
 
-/// How a participant stands.
+/// The progress of a participant.
 enum ParticipantState {
     Ready(BTreeMap<TableName, Proof>),
-    /// It is not ready yet, and may still come.
+    /// The participant is not ready yet, and may still become ready.
     Coming,
-    /// It was down for long enough, or made no progress before the deadline.
+    /// The participant was down for long enough, or made no progress before the deadline.
     Away,
     Failed(String),
 }
 
 impl Step<'_> {
-    /// Takes every rollout as far as it goes now.
+    /// Advances every rollout as far as possible now.
     pub fn drive(&mut self) {
         let under_way: Vec<RolloutId> = self.model.work.under_way().map(|one| one.id).collect();
         self.watches.retain(|id, _| under_way.contains(id));
@@ -68,7 +70,7 @@ impl Step<'_> {
     }
 
     fn prepare(&mut self, mut rollout: Rollout) {
-        // Who has come meanwhile takes part.
+        // Nodes that have joined in the meantime take part.
         let up = self.model.all_nodes().filter(|node| node.is_up());
         let new: BTreeSet<NodeId> = up
             .map(|node| node.id)
@@ -96,7 +98,8 @@ impl Step<'_> {
                 ParticipantState::Failed(problem) => return self.abort(rollout.id, problem),
             }
         }
-        // What others may still answer has to be over, or known to be possible.
+        // Nodes that do not take part must have stopped answering from their old state, or are
+        // known to be able to answer from it.
         let others = self.others(&rollout.participants);
         is_waiting |= !others.iter().all(|node| self.is_safe_to_leave_out(*node));
         if is_waiting && !is_planted(Bug::CommitsEarly) {
@@ -106,8 +109,9 @@ impl Step<'_> {
         if let Err(problem) = self.is_enough(&rollout, &ready) {
             return self.lack(rollout, problem);
         }
-        // Each may answer from its old state until it hears of this: one that was stopped in order
-        // may not have ended yet, one that refuses when it is cut off may hear of others still.
+        // Each of these may answer from its old state until it reads this revision. A node that was
+        // stopped in order may not have ended yet. A node that refuses reads when it is cut off may
+        // still reach other nodes.
         rollout.excluded = self.others(&ready);
         rollout.participants = ready;
         rollout.verified = verified;
@@ -115,7 +119,8 @@ impl Step<'_> {
         self.commit(rollout);
     }
 
-    /// What every participant has to prove of each table; `None` while a manifest is being read.
+    /// Returns the proof that every participant has to give for each table. `None`: a manifest is
+    /// still being read.
     fn expected(&mut self, rollout: &Rollout) -> Result<Option<ExpectedProofs>, String> {
         let mut expected = ExpectedProofs::new();
         for (table, part) in &rollout.tables {
@@ -161,7 +166,7 @@ impl Step<'_> {
                 Some(expected) if expected == proofs || is_planted(Bug::BelievesProofs) => {
                     ParticipantState::Ready(proofs.clone())
                 }
-                // The layout has changed since: the node hears of that.
+                // The layout has changed since, and the node has not read that yet.
                 Some(_) | None if !self.knows_this(node) => ParticipantState::Coming,
                 Some(expected) => ParticipantState::Failed(format!(
                     "node {} proved {}, and the manifests say {}",
@@ -182,7 +187,7 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the node has heard of all that is committed.
+    /// Returns whether the node knows everything that is committed.
     fn knows_this(&self, node: NodeId) -> bool {
         let received = self.received.get(&node);
         received.is_some_and(|received| received.holds + 1 >= self.revision)
@@ -207,9 +212,12 @@ impl Step<'_> {
         }
     }
 
-    /// Whether whatever the node answered from its old state is over, or known to be possible: it
-    /// was stopped in order, or was not heard of for long enough. By this coordinator's own clock:
-    /// the times of day of two nodes may be hours apart.
+    /// Returns whether a node can be excluded safely. Either its reads from the old state have
+    /// ended or they are known to be possible: it was stopped in order, or has sent no heartbeat
+    /// for long enough.
+    ///
+    /// This uses the coordinator's own clock, because the times of day of two nodes may differ by
+    /// hours.
     fn is_safe_to_leave_out(&self, node: NodeId) -> bool {
         match self.model.node(node).map(|entry| entry.state) {
             None | Some(NodeState::Left { .. }) => true,
@@ -222,15 +230,15 @@ impl Step<'_> {
         }
     }
 
-    /// For how long a node was not heard of, as far as this coordinator can know.
+    /// Returns how long a node has sent no heartbeat, as far as this coordinator can know.
     pub fn silent_for(&self, node: NodeId) -> Duration {
         let received = self.received.get(&node).map(|received| received.at);
         let received = received.unwrap_or(self.took_over);
         self.now.since(received.max(self.took_over))
     }
 
-    /// Whether each range of the tables is with enough of these nodes. A rollback waits for no
-    /// range whose nodes are all down: nobody answers it, whatever serves.
+    /// Checks that each range of the tables is on enough of these nodes. A rollback ignores ranges
+    /// whose nodes are all down: no node answers for them, whichever version serves.
     fn is_enough(&self, rollout: &Rollout, nodes: &BTreeSet<NodeId>) -> Result<(), String> {
         for (table, part) in &rollout.tables {
             let Some(entry) = self.model.table(table) else {
@@ -260,7 +268,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Too few nodes are there: it is waited for them until the deadline.
+    /// Handles too few ready nodes: the rollout waits for more until the deadline.
     fn lack(&mut self, rollout: Rollout, problem: String) {
         let deadline = Duration::from_millis(rollout.options.deadline_ms);
         let watch = self.watches.entry(rollout.id).or_default();
@@ -273,7 +281,7 @@ impl Step<'_> {
         self.put(Rollout { reason, ..rollout });
     }
 
-    /// All nodes but these.
+    /// Returns all nodes but these.
     fn others(&self, nodes: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
         let all = self.model.all_nodes().map(|node| node.id);
         all.filter(|id| !nodes.contains(id)).collect()
@@ -328,7 +336,7 @@ impl Step<'_> {
         if !self.is_time_over(rollout.id) {
             return;
         }
-        // Who is silent may be dead: its lease tells.
+        // A node that sends no heartbeats may be dead. Its lease shows that.
         let lost = self.model.timing().heartbeat_lost();
         let is_silent = |node: &NodeId| {
             let received = self.received.get(node);
@@ -339,7 +347,7 @@ impl Step<'_> {
         }
         let serving = rollout.participants.difference(&missing).copied().collect();
         let is_enough = self.is_enough(&rollout, &serving).is_ok();
-        // Who is alive, and does not serve what it proved to have, is out of order.
+        // A node that is up, and does not serve what it proved to have, is faulty.
         let are_all_down = missing.iter().all(|node| !self.is_alive(*node));
         if is_enough && (are_all_down || rollout.options.on_failure == OnFailure::Keep) {
             rollout.participants = serving;
@@ -384,7 +392,7 @@ impl Step<'_> {
         self.put(rollout);
     }
 
-    /// Goes on until every participant that is up has gone back.
+    /// Waits until every participant that is up serves the old versions again.
     fn finish_revert(&mut self, mut rollout: Rollout) {
         let Some(reverted) = rollout.reverted else {
             return;
@@ -401,7 +409,7 @@ impl Step<'_> {
         }
     }
 
-    /// The participants that do not serve what a revision says, as far as they told.
+    /// Returns the participants that have not reported to serve a revision.
     fn not_serving(&self, rollout: &Rollout, revision: u64) -> BTreeSet<NodeId> {
         let serves = |node: &NodeId| {
             let received = self.received.get(node);
@@ -428,7 +436,7 @@ impl Step<'_> {
         self.end(rollout);
     }
 
-    /// The rollout is over: its tables are free for others.
+    /// Ends a rollout. Its tables are free for other work.
     fn end(&mut self, rollout: Rollout) {
         debug_assert!(
             rollout.phase.is_over(),
@@ -441,7 +449,7 @@ impl Step<'_> {
                 continue;
             };
             entry.rollout = None;
-            // A table that never served anything is none.
+            // A table that never served anything is removed.
             match entry.serving {
                 None => self.model.remove_table(table),
                 Some(_) => self.model.put_table(table, entry),
@@ -463,7 +471,7 @@ impl Step<'_> {
     }
 }
 
-/// A table's entry after the commit.
+/// Returns a table's entry after the commit.
 fn moved(entry: &TableEntry, part: &RolloutTable) -> TableEntry {
     let mut before = Pointer::unset();
     before.serving = entry.serving;

@@ -1,4 +1,5 @@
-//! Partitions of live tables that are split: see [`PlannedSplit`](crate::model::PlannedSplit).
+//! Splits partitions of live tables, by a [`PlannedSplit`](crate::model::PlannedSplit) in the
+//! catalog.
 
 use forebay_engine::{Bound, MAX_PARTITIONS, PartitionId, TableName};
 use forebay_replica::GroupId;
@@ -14,14 +15,15 @@ use crate::model::{
 };
 
 impl Step<'_> {
-    /// Whether a partition of the table is being split.
+    /// Returns whether a partition of the table is being split.
     pub fn is_being_split(&self, table: &TableName) -> bool {
         let groups = self.model.groups.get(table).into_iter();
         let mut all = groups.flat_map(|groups| groups.all());
         all.any(|group| group.split.is_some())
     }
 
-    /// Whether a plan may split a table there; whether it can be now shows later.
+    /// Checks that a plan may split a table at this point. Whether the split is possible at that
+    /// time is checked later.
     pub fn check_split(&self, goal: &PlanGoal, split: &SplitChange) -> Result<(), String> {
         let SplitChange { table, at } = split;
         if !goal.inserts_into(table) {
@@ -36,7 +38,7 @@ impl Step<'_> {
         check_place(table, order, at)
     }
 
-    /// Plans a split, unless a partition begins there already, or comes to.
+    /// Plans a split, unless a partition already begins at this point or is about to.
     pub fn plan_split(&mut self, table: &TableName, at: &Bound) -> Result<(), Refusal> {
         let Some(groups) = self.model.groups.get(table) else {
             return Err(format!("the cluster has no live table {table}").into());
@@ -55,7 +57,7 @@ impl Step<'_> {
         self.split_at(table, &group, std::slice::from_ref(at))
     }
 
-    /// Plans the split of a partition at points that rise and lie within it.
+    /// Plans the split of a partition at points that rise and are within it.
     pub fn split_at(
         &mut self,
         table: &TableName,
@@ -81,7 +83,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Whether so many children can come of a partition now.
+    /// Checks that a partition can be split into so many children now.
     fn check_splittable(
         &self,
         table: &TableName,
@@ -103,7 +105,7 @@ impl Step<'_> {
             )
             .into());
         }
-        // Its runs are those of the partitions that it was cut for.
+        // The load's runs match the partitions for which the load was made.
         if let Some(load) = self.model.work.load_of(table) {
             return Err(Refusal::Busy(format!(
                 "load {} of table {table} is under way: wait for that, then ask again",
@@ -128,7 +130,8 @@ impl Step<'_> {
             && wanted.is_some_and(|(_, wanted)| self.groups.is_there(group, wanted))
     }
 
-    /// Whether a node that is heard leads it, and a majority is on nodes that are up.
+    /// Returns whether the group has a leader that sends heartbeats, and a majority on nodes that
+    /// are up.
     fn has_leader(&self, group: &GroupEntry) -> bool {
         let leading = self.groups.leading(group.group);
         let received = leading.and_then(|leading| self.received.get(&leading.node));
@@ -138,7 +141,7 @@ impl Step<'_> {
         is_received && up.count() > group.peers.len() / 2
     }
 
-    /// Names the children where somebody has said that a partition is split.
+    /// Makes the children partitions of their own, once a node has reported the split.
     pub fn take_children(&mut self) {
         let all = self.model.all_groups();
         let split = all.filter(|(_, group)| is_split(self.groups, group));
@@ -151,7 +154,7 @@ impl Step<'_> {
     }
 }
 
-/// Whether a peer of a planned child is there: its log had the split decided, then.
+/// Returns whether a peer of a planned child exists. Then the parent's log has decided the split.
 fn is_split(watch: &GroupWatch, group: &GroupEntry) -> bool {
     let children = group.split.iter().flat_map(|split| &split.children);
     let mut peers = children.flat_map(|child| child.peers.iter().map(move |peer| (child, peer)));
@@ -161,7 +164,7 @@ fn is_split(watch: &GroupWatch, group: &GroupEntry) -> bool {
     })
 }
 
-/// The highest number that a partition of the table has, or comes to have.
+/// Returns the highest number of a partition of the table, planned children included.
 fn newest(groups: &TableGroups) -> PartitionId {
     let ids = groups.all().flat_map(|group| {
         let children = group.split.iter().flat_map(|split| &split.children);

@@ -1,4 +1,4 @@
-//! About how much live tables hold, for who plans.
+//! Surveys of the sizes and loads of tables, for planning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,11 @@ use crate::reads::{BatchReads, ReceivedReads};
 use crate::time::Now;
 use crate::traffic::ReplicaTraffic;
 
-/// How many marks are told in all: of many partitions fewer each.
+/// The most marks in one survey. If there are many partitions, each has fewer.
 const MOST_MARKS: usize = 8192;
 
 impl Step<'_> {
-    /// How live tables stand, for who cannot ask a node by HTTP.
+    /// Returns the state of live tables, for clients that cannot ask a node over HTTP.
     pub fn live_state(&self) -> Result<serde_json::Value, String> {
         let received = ReceivedReports {
             nodes: self.received,
@@ -28,7 +28,7 @@ impl Step<'_> {
         serde_json::to_value(status).map_err(|error| error.to_string())
     }
 
-    /// As the leaders told last.
+    /// Returns the sizes that leaders reported last.
     pub fn survey(&self, tables: &BTreeSet<TableName>) -> Result<Survey, String> {
         let mut survey = Survey::new();
         for table in tables {
@@ -41,12 +41,12 @@ impl Step<'_> {
         Ok(survey)
     }
 
-    /// How much all batch tables are read, as nodes told last.
+    /// Returns the read rates of all batch tables that nodes reported last.
     pub fn batch_reads(&self) -> BatchReads {
         serving_reads(self.reads, &self.model, self.now)
     }
 
-    /// Of all live tables.
+    /// Returns the sizes of all live tables.
     pub fn survey_all(&self) -> Survey {
         let tables = self.model.groups.keys();
         let reported =
@@ -81,7 +81,7 @@ impl Step<'_> {
     }
 }
 
-/// What was told of the versions that serve.
+/// Returns the reported reads of the versions that serve.
 pub fn serving_reads(received: &ReceivedReads, model: &Model, now: Now) -> BatchReads {
     received.reported(now, |table, version| {
         let entry = model.table(table);
@@ -89,7 +89,7 @@ pub fn serving_reads(received: &ReceivedReads, model: &Model, now: Now) -> Batch
     })
 }
 
-/// Leaves so many marks, at even distances.
+/// Keeps at most so many marks, evenly spaced.
 fn thin(size: &mut PartitionSize, most: usize) {
     let step = (size.marks.len() + 1).div_ceil(most + 1);
     let mut number = 0;

@@ -1,4 +1,4 @@
-//! What a coordinator does about formats, and about catalogs that are old copies.
+//! Tests of catalog formats, and of catalogs that are old copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl LedCatalog {
         self.coordinator.handle(NOW, event)
     }
 
-    /// Everything is written at once. Gives the head that was written last.
+    /// Commits each write immediately. Returns the last written head.
     fn handle(&mut self, event: CoordinatorEvent) -> Option<Head> {
         let mut events = vec![event];
         let mut last = None;
@@ -195,7 +195,7 @@ fn the_format_is_raised_when_all_nodes_speak_it() {
     assert_eq!((head.forebay_head, outcome), (NEWEST_FORMAT, Outcome::Done));
 }
 
-/// It was begun before the request came, and its answer comes late.
+/// The listing was begun before the request was written, and its result arrives late.
 #[test]
 fn an_older_listing_takes_no_request_away() {
     let mut led = LedCatalog::new(vec![node("n1", FORMATS)]);
@@ -211,7 +211,7 @@ fn an_older_listing_takes_no_request_away() {
         CoordinatorAction::Commit { head, .. } => Some(head.stamp),
         _ => None,
     });
-    // While that is written nothing else is decided.
+    // During this write the coordinator decides nothing else.
     led.coordinator.handle(NOW, requests(&["first", "second"]));
     led.coordinator.handle(NOW, requests(&["first"]));
     led.handle(CoordinatorEvent::Wrote {
@@ -320,7 +320,7 @@ fn nothing_is_built_upon_an_old_copy() {
     let mut led = LedCatalog::new(vec![node("n1", [1, 2])]);
     let (before, _) = led.coordinator.standing().unwrap();
     let own = before.revision;
-    // What it wrote, nodes may know.
+    // Nodes may know the revisions that it wrote.
     led.beat(own, [1, 2]);
     assert!(led.coordinator.standing().is_some());
     let actions = led.beat(own + 5, [1, 2]);
@@ -328,7 +328,7 @@ fn nothing_is_built_upon_an_old_copy() {
     assert_eq!(led.load(own), None);
     assert!(led.coordinator.standing().is_none());
     assert_eq!(led.coordinator.behind(), Some((own, own + 5)));
-    // As it was restored.
+    // The catalog as it was restored.
     let head = led.load(own + 6).unwrap();
     assert_eq!(head.revision, own + 7);
     assert_eq!(led.coordinator.behind(), None);
@@ -347,7 +347,7 @@ fn what_the_node_itself_knows_counts() {
     assert_eq!(led.load(9).map(|head| head.revision), Some(10));
 }
 
-/// What this coordinator wrote by itself counts, too, whether or not a node has told of it.
+/// The revisions that this coordinator wrote count, even if no node has reported them.
 #[test]
 fn an_old_copy_that_is_put_in_place_under_a_coordinator_is_not_written_to() {
     let mut led = LedCatalog::new(vec![node("n1", [1, 2])]);
@@ -369,6 +369,6 @@ fn an_old_copy_that_is_put_in_place_under_a_coordinator_is_not_written_to() {
     assert!(actions.contains(&CoordinatorAction::Load), "{actions:?}");
     assert_eq!(led.load(own - 1), None);
     assert_eq!(led.coordinator.behind(), Some((own - 1, own)));
-    // As another coordinator has written it.
+    // The catalog as another coordinator has written it.
     assert_eq!(led.load(own + 1).unwrap().revision, own + 2);
 }

@@ -1,7 +1,7 @@
-//! Raising the catalog's format.
+//! Raises the catalog's format.
 //!
-//! Nothing is rewritten: documents keep the format that they were written in, and what is written
-//! from now on has the new one.
+//! Nothing is rewritten. Existing documents keep their format, and documents written from now on
+//! have the new one.
 
 use super::Step;
 use crate::formats::cannot_upgrade;

@@ -1,4 +1,4 @@
-//! Which partitions this node's store holds.
+//! The ranges of versions that this node's store holds.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use parking_lot::RwLock;
 use crate::node::VersionPlace;
 use crate::version::overlaps_any;
 
-/// The ranges that are held of versions; of those that were not asked for, nothing.
+/// The ranges held of each version; none of versions that were not added.
 #[derive(Debug, Default)]
 pub struct HeldRanges(RwLock<BTreeMap<VersionPlace, Vec<Bounds>>>);
 
 impl HeldRanges {
-    /// Returns what was held before.
+    /// Sets the ranges of a version. Returns its previous ranges.
     pub fn set(&self, place: &VersionPlace, ranges: &[Bounds]) -> Option<Vec<Bounds>> {
         self.0.write().insert(place.clone(), ranges.to_vec())
     }
@@ -22,7 +22,7 @@ impl HeldRanges {
         self.0.read().get(place).cloned()
     }
 
-    /// By the versions of a table.
+    /// Returns the ranges of each version of a table.
     pub fn of_table(&self, table: &TableName) -> BTreeMap<u64, Vec<Bounds>> {
         let held = self.0.read();
         let of_table = held.iter().filter(|((other, _), _)| other == table);

@@ -1,4 +1,4 @@
-//! Versions on a node: brought into its cache, verified, opened, let serve.
+//! Versions on a node: fetches, verifies, opens and serves them from the node's cache.
 
 mod held;
 mod origin;
@@ -40,33 +40,34 @@ pub use replicas::{
 };
 use traffic::{CountedTraffic, TrafficSeen};
 
-/// Between two reports of how much has come.
+/// The time between two progress reports.
 const REPORT: Duration = Duration::from_millis(200);
-/// The most that another node is given of a file at once.
+/// The maximum number of bytes of a file that another node gets in one answer.
 const MOST_READ_BYTES: u64 = 64 << 20;
 
-/// See the module's text.
+/// The versions in a node's cache.
 #[derive(Debug)]
 pub struct LocalVersions {
     fetcher: Fetcher,
     serving: Arc<Serving>,
     origin: Arc<dyn Origin>,
-    /// What is open, and what is to be here: while more is brought, what is here serves.
+    /// The open ranges, and below the wanted ones. While the node fetches more, the open ranges
+    /// serve.
     open: Arc<HeldRanges>,
     wanted: Arc<HeldRanges>,
-    /// Tables of which files may be here that are wanted no longer.
+    /// Tables that may have files on this node that are no longer wanted.
     to_release: Mutex<BTreeSet<TableName>>,
-    /// What is here and wanted: it is not removed as an old version meanwhile.
+    /// Wanted local versions: they are not removed as old versions.
     kept: Mutex<BTreeMap<VersionPlace, Prepared>>,
     active: Mutex<BTreeMap<TableName, Serve>>,
     is_cut_off: AtomicBool,
-    /// Held by who lets versions serve: one at a time.
+    /// Serializes activations.
     activating: Mutex<()>,
     reads: TrafficSeen<ReadsPlace>,
 }
 
 impl LocalVersions {
-    /// In a cache, of which `serving` opens what `open` says; `origin` is the cluster's store.
+    /// Uses a cache of which `serving` opens the ranges in `open`; `origin` is the cluster's store.
     pub fn new(
         cache: Store,
         open: Arc<HeldRanges>,
@@ -148,7 +149,7 @@ impl LocalVersions {
         prepared.map_err(|error| error.to_string())
     }
 
-    /// Tells how much has come while something is brought.
+    /// Reports progress while work fetches data.
     fn reporting<R: Send>(
         &self,
         table: &TableName,
@@ -160,7 +161,7 @@ impl LocalVersions {
             let report = move || {
                 while is_done.recv_timeout(REPORT) == Err(RecvTimeoutError::Timeout) {
                     if let Some(pull) = self.fetcher.state().tables.get(table) {
-                        // A repair may have brought some meanwhile.
+                        // A repair may have fetched some files meanwhile.
                         advance(pull.done_bytes.min(pull.total_bytes), pull.total_bytes);
                     }
                 }
@@ -173,13 +174,13 @@ impl LocalVersions {
         })
     }
 
-    /// Opens what came. Where that fails, what was open stays.
+    /// Opens the fetched version. If that fails, open versions stay open.
     fn open(&self, what: &VersionFetch) -> Result<(), String> {
         let (table, version) = &what.place;
         let before = self.open.set(&what.place, &what.ranges);
         let serves = self.active.lock().get(table).map(|serve| serve.version);
         let opened = match serves == Some(*version) || !what.open {
-            // The same version, of other ranges, where it is open.
+            // The same version with other ranges, if it is open.
             true => self.serving.rehold(std::slice::from_ref(table)),
             false => self.serving.open_ahead(table, *version).map(drop),
         };
@@ -192,33 +193,34 @@ impl LocalVersions {
         })
     }
 
-    /// Whether just what is wanted of a version is open.
+    /// Returns whether exactly the wanted ranges of a version are open.
     fn has_come(&self, place: &VersionPlace) -> bool {
         self.wanted.get(place) == self.open.get(place)
     }
 
-    /// The same of all versions of a table.
+    /// Returns whether this is true of all versions of a table.
     fn is_settled(&self, table: &TableName) -> bool {
         self.wanted.of_table(table) == self.open.of_table(table)
     }
 
-    /// Whether all versions that are here are wanted: after a start the catalog says so bit by bit.
+    /// Returns whether all local versions are wanted. After a start the wanted versions become
+    /// known one by one.
     fn are_all_wanted(&self, table: &Table) -> bool {
         let wanted = self.wanted.of_table(table.name());
         let versions = table.version_numbers();
         versions.is_ok_and(|versions| versions.iter().all(|one| wanted.contains_key(one)))
     }
 
-    /// Removes the files of partitions that are not wanted any more.
+    /// Removes the files of partitions that are no longer wanted.
     fn release(&self) {
-        // What is brought meanwhile puts its table in again.
+        // A fetch that runs meanwhile adds its table again.
         let tables = std::mem::take(&mut *self.to_release.lock());
         let left = tables.into_iter().filter(|name| !self.has_released(name));
         let left: Vec<TableName> = left.collect();
         self.to_release.lock().extend(left);
     }
 
-    /// Whether no file is here any more that is not wanted.
+    /// Returns whether the node has removed all unwanted files of a table.
     fn has_released(&self, name: &TableName) -> bool {
         let Ok(table) = self.cache().table(name) else {
             return true;
@@ -235,7 +237,7 @@ impl LocalVersions {
                 }
                 true
             }
-            // Something is brought: the next time.
+            // A fetch is running: try again later.
             Err(StoreError::PushRuns { .. }) => false,
             Err(error) => {
                 warn!(table = %name, %error, "what is not held any more stays for now");
@@ -266,8 +268,8 @@ impl LocalVersions {
         next
     }
 
-    /// Who has not heard yet asks for what served before: that stays open, also where no rollback
-    /// would go to it.
+    /// Keeps the previously serving versions open, even if no rollback would go to them. Nodes that
+    /// do not know the change yet still ask for them.
     fn keep_open(&self, before: &BTreeMap<TableName, Serve>, now: &BTreeMap<TableName, Serve>) {
         for (table, old) in before {
             let Some(new) = now.get(table) else {
@@ -284,7 +286,7 @@ impl LocalVersions {
         }
     }
 
-    /// Removes the files of versions that nothing needs.
+    /// Removes the files of versions that are no longer needed.
     fn tidy(&self, table: &TableName) {
         let removed = match self.cache().table(table) {
             Ok(table) => table.retain(0).map(drop),
@@ -292,7 +294,7 @@ impl LocalVersions {
             Err(error) => Err(error),
         };
         let swept = removed.and_then(|()| self.cache().remove_leftovers(table));
-        // A table that is dropped meanwhile has none.
+        // A table that was dropped meanwhile has no files.
         let is_there = || self.cache().table(table).is_ok();
         if let Err(error) = swept
             && is_there()
@@ -321,7 +323,7 @@ impl Versions for LocalVersions {
             proof.content += partition.records_content;
         }
         self.open(what).inspect_err(|_| {
-            // Found sound once: the next try reads it anew, and brings what is damaged.
+            // The version verified earlier: the next try reads it again, and fetches damaged parts.
             if let Err(error) = prepared.disprove() {
                 warn!(%table, %error, "what cannot be opened is still taken for sound");
             }
@@ -356,7 +358,7 @@ impl Versions for LocalVersions {
             let list: Vec<(TableName, Next)> = next.clone().into_iter().collect();
             match self.serving.activate(&list) {
                 Ok(()) => break,
-                // Another version was opened ahead since: there is one at a time.
+                // Another version was opened ahead since: only one can be.
                 Err(ActivateError::NotOpen { table, version })
                     if opened.insert(table.clone())
                         && self.serving.open_ahead(&table, version).is_ok() => {}
@@ -382,7 +384,7 @@ impl Versions for LocalVersions {
                     let all = tables.keys().chain(dropped);
                     return all.map(|table| (table.clone(), text.clone())).collect();
                 }
-                // What serves is right, and a restart asks the catalog.
+                // The serving versions are right, and after a restart the node asks the catalog.
                 Err(error) => {
                     warn!(%error, "the versions serve");
                     break;
@@ -451,7 +453,7 @@ impl Versions for LocalVersions {
             .collect();
         let active = self.active.lock().clone();
         for (table, serve) in active {
-            // What is being brought is missing, not lost.
+            // A version that is being fetched is missing, not lost.
             if !self.has_come(&(table.clone(), serve.version)) {
                 continue;
             }
@@ -560,7 +562,7 @@ impl VersionSummaries for LocalVersions {
     }
 }
 
-/// The node to bring each run from, where that is not the store.
+/// Returns the node from which to fetch each run, if that is not the store.
 fn peers_of_runs(what: &VersionFetch, manifest: &Manifest) -> HashMap<RunId, HostPort> {
     let peer_of = |place: &Bound| {
         let at = what.passed_on.partition_point(|(lower, _)| lower <= place);

@@ -1,4 +1,4 @@
-//! Another node as a place that files are brought from.
+//! Another node as the origin of files.
 
 use std::fmt;
 use std::future::Future;
@@ -17,17 +17,17 @@ use crate::ids::HostPort;
 use crate::link::Peers;
 
 const PAUSE: Duration = Duration::from_millis(100);
-/// What a node is asked for at once.
+/// The number of bytes in one request to a node.
 const PIECE_BYTES: u64 = 512 << 10;
-/// For one part of a file.
+/// The timeout for one part of a file.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// See the module's text.
+/// An origin that fetches files from another node.
 pub struct PeerOrigin {
     pub peer: HostPort,
     pub by: Arc<dyn Peers>,
     pub clock: Arc<dyn Clock>,
-    /// A node that does not have a file yet is asked again for so long, before the store is read.
+    /// How long to ask a node again for a file that it does not have yet, before reading the store.
     pub patience: Duration,
 }
 
@@ -78,15 +78,15 @@ impl Origin for PeerOrigin {
     }
 }
 
-/// What a node says of a file that it does not have.
+/// A node's answer for a file that it does not have.
 pub const NOT_THERE: &str = "no such file here";
 
-/// Errors cross the network as words.
+/// Returns whether the node does not have the file yet. Errors cross the network as text.
 fn is_not_there_yet(error: &io::Error) -> bool {
     error.to_string().contains(NOT_THERE)
 }
 
-/// The table and the file of `tables/T/runs/FILE`.
+/// Returns the table and the file of `tables/T/runs/FILE`.
 fn parts(name: &str) -> io::Result<(TableName, &str)> {
     let wrong = || {
         io::Error::new(

@@ -1,4 +1,4 @@
-//! How much is done in the partitions here, as the cluster is told: looked at now and then.
+//! Measures the traffic of local partitions now and then, for the reports to the cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use parking_lot::Mutex;
 
 use crate::traffic::{ReplicaTraffic, TrafficMeter};
 
-/// Partitions are looked at again after so long.
+/// The time after which partitions are measured again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What was seen of partitions, by what names them.
+/// The traffic of partitions, by their keys.
 #[derive(Debug)]
 pub struct TrafficSeen<P>(Mutex<TrafficSampler<P>>);
 
-/// What was done in a partition since it was opened here.
+/// The traffic of a partition since it was opened on this node.
 #[derive(Debug, Clone, Copy)]
 pub struct CountedTraffic<P> {
     pub of: P,
     pub counted: PartitionTraffic,
-    /// Whether it has all that is decided, as far as it knows.
+    /// Whether the partition has all decided entries, as far as it knows.
     pub is_there: bool,
 }
 
@@ -40,9 +40,9 @@ impl<P> Default for TrafficSeen<P> {
 }
 
 impl<P: Ord> TrafficSeen<P> {
-    /// Looks at all that are open here, if that is due. A partition counts from when it was first
-    /// seen to have all that is decided: what a replica applies before, from its log or another's,
-    /// was done long ago. Of those that are here no more nothing is kept.
+    /// Measures all local open partitions, if that is due. A partition counts from when it was
+    /// first seen with all decided entries: a replica that catches up applies old writes.
+    /// Partitions that are no longer on the node are forgotten.
     pub fn look(&self, now: Duration, counted: impl FnOnce() -> Vec<CountedTraffic<P>>) {
         let mut looks = self.0.lock();
         let is_due = |last: Duration| now.saturating_sub(last) >= AGAIN;
@@ -61,7 +61,7 @@ impl<P: Ord> TrafficSeen<P> {
         }
     }
 
-    /// `None`: nothing was done for long.
+    /// Returns `None` if there was no traffic for a long time.
     pub fn of(&self, partition: &P) -> Option<ReplicaTraffic> {
         let looks = self.0.lock();
         let rates = looks.meters.get(partition)?.rates();

@@ -1,6 +1,6 @@
-//! Models as documents, and back.
+//! Encodes models as documents, and decodes them.
 //!
-//! A document says its format, which is that of the catalog when it was written.
+//! Each document states its format, which is the catalog's format at the time of the write.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use super::layout::{Layout, LayoutName, LayoutRoot};
 
 const FORMAT_FIELD: &str = "forebay_document";
 
-/// What a document's file has.
+/// The content of a document's file.
 #[derive(Serialize, Deserialize)]
 struct WrittenDocument<T> {
     forebay_document: u64,
-    /// The program's version: what is needed to read it.
+    /// The version of the program that wrote the document. Older versions may be unable to read it.
     #[serde(default)]
     program: String,
     content: T,
 }
 
-/// What is read of a document of any format.
+/// The part of a document that is the same in all formats.
 #[derive(Deserialize)]
 struct FormatStamp {
     #[serde(default)]
@@ -37,13 +37,13 @@ struct FormatStamp {
 /// The version of this program.
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
-/// Documents that were read, by their names.
+/// The documents that were read, by name.
 pub type Documents = BTreeMap<DocRef, Vec<u8>>;
 
-/// Why a model cannot be made from what there is.
+/// The reason why documents do not give a model.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// These are to be read first.
+    /// These documents must be read first.
     #[error("{} documents of the catalog are not here yet", .0.len())]
     Lacks(Vec<DocRef>),
     #[error("document {name} of the catalog cannot be read: {problem}")]
@@ -54,12 +54,12 @@ pub enum ModelError {
     )]
     Newer {
         found: u64,
-        /// The version of the program that wrote it.
+        /// The version of the program that wrote the document.
         program: String,
     },
 }
 
-/// The bytes of a document's file, in a catalog of this format.
+/// Returns the bytes of a document's file, in a catalog of this format.
 pub fn written<T: Serialize>(format: u64, content: T) -> Result<Vec<u8>, ModelError> {
     let written = WrittenDocument {
         forebay_document: format,
@@ -73,12 +73,12 @@ pub fn written<T: Serialize>(format: u64, content: T) -> Result<Vec<u8>, ModelEr
     Ok(seal_text(text))
 }
 
-/// What a document's file says.
+/// Returns the content of a document's file.
 pub fn parsed<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, ModelError> {
     Ok(parsed_as(name, bytes)?.1)
 }
 
-/// The same, with the document's format.
+/// Returns the content of a document's file, and the document's format.
 pub fn parsed_as<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<(u64, T), ModelError> {
     let read = |format| unseal::<WrittenDocument<T>>(bytes, FORMAT_FIELD, format);
     let read = match read(NEWEST_FORMAT) {
@@ -106,8 +106,8 @@ fn newer(bytes: &[u8], found: u64) -> ModelError {
 }
 
 impl Model {
-    /// Gives every document that has none a name, and returns those with their bytes, and what the
-    /// head is to say.
+    /// Gives a name to every document that has none. Returns these documents with their bytes, and
+    /// the roots for the head.
     pub fn write(
         &mut self,
         format: u64,
@@ -140,7 +140,7 @@ impl Model {
         Ok((documents, roots))
     }
 
-    /// Whether there is a document that was not written.
+    /// Returns whether any document has not been written.
     pub fn is_changed(&self, head: &Head) -> bool {
         let is_written = |reference: Option<&DocRef>, root: &str| {
             reference.is_some() && head.roots.get(root) == reference
@@ -177,7 +177,7 @@ impl Model {
         !all
     }
 
-    /// The names of all documents that it was read from.
+    /// Returns the names of all documents that the model was read from.
     pub fn references(&self) -> Vec<DocRef> {
         let nodes = self.nodes.values().map(Doc::reference);
         let tables = self.tables.values().map(Doc::reference);
@@ -198,7 +198,8 @@ impl Model {
             .collect()
     }
 
-    /// The model that a head names, from what was read, and from `known`, an earlier one.
+    /// Builds the model that a head names, from the documents that were read and from an earlier
+    /// model, `known`.
     pub fn read(head: &Head, documents: &Documents, known: &Model) -> Result<Self, ModelError> {
         let mut reader = Reader {
             documents,
@@ -327,7 +328,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// `None`: it is lacking, which is noted.
+    /// Returns a document. If it is lacking, records its name and returns `None`.
     fn doc<T: Clone + DeserializeOwned>(
         &mut self,
         reference: &DocRef,
@@ -344,7 +345,7 @@ impl Reader<'_> {
         Ok(Some(Doc::read(reference.clone(), content)))
     }
 
-    /// Documents that another one names, without those that are lacking.
+    /// Returns the documents that another one names, without those that are lacking.
     fn docs<'k, T: Clone + DeserializeOwned + 'k>(
         &mut self,
         references: &[DocRef],

@@ -16,7 +16,7 @@ fn documents_of_all_formats_are_read() {
         let bytes = written(format, "text").unwrap();
         assert_eq!(parsed_as("a", &bytes), Ok((format, "text".to_owned())));
     }
-    // As a program wrote it that did not say which one it is.
+    // A document of a program that did not record its version.
     let bytes = seal_text(b"{\"forebay_document\":1,\"content\":7}".to_vec());
     assert_eq!(parsed::<u64>("a", &bytes), Ok(7));
 }
@@ -48,7 +48,7 @@ fn a_format_that_never_was_is_damage() {
     );
 }
 
-/// Else a node of the program before could not read it.
+/// Otherwise a node of the previous program version could not read it.
 #[test]
 fn a_model_without_plans_and_live_tables_has_nothing_of_later_formats() {
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! A document, and its name where it was written.
+//! A document of the catalog, with its name once it is written.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a written document. Unique, and no hash of the content: what was removed never comes
-/// back under the same name.
+/// The name of a written document. It is unique, and no hash of the content: the name of a removed
+/// document is never used again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct DocRef(Arc<str>);
 
-/// Content that is written as one document, and has a name since it was. Clones share it.
+/// Content that is stored as one document. It has a name once it is written. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Doc<T> {
     reference: Option<DocRef>,
@@ -48,7 +48,7 @@ impl fmt::Display for DocRef {
 }
 
 impl<T: Clone> Doc<T> {
-    /// The content, to be changed: it will have to be written anew.
+    /// Returns the content for a change. The document must then be written again.
     pub fn edit(&mut self) -> &mut T {
         self.reference = None;
         Arc::make_mut(&mut self.content)
@@ -56,7 +56,7 @@ impl<T: Clone> Doc<T> {
 }
 
 impl<T> Doc<T> {
-    /// Of content that is not written yet.
+    /// Creates a document that is not written yet.
     pub fn new(content: T) -> Self {
         Self {
             reference: None,
@@ -64,7 +64,7 @@ impl<T> Doc<T> {
         }
     }
 
-    /// As it was read.
+    /// Creates a document from content that was read.
     pub fn read(reference: DocRef, content: T) -> Self {
         Self {
             reference: Some(reference),
@@ -76,7 +76,7 @@ impl<T> Doc<T> {
         self.reference.as_ref()
     }
 
-    /// It is written under this name from now on.
+    /// Sets the name under which the document is written.
     pub fn written(&mut self, reference: DocRef) {
         self.reference = Some(reference);
     }
@@ -90,7 +90,7 @@ impl<T> Deref for Doc<T> {
     }
 }
 
-/// By content: where it was written does not matter.
+/// Compares documents by content, whatever their names.
 impl<T: PartialEq> PartialEq for Doc<T> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.content, &other.content) || self.content == other.content

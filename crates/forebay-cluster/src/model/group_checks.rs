@@ -1,5 +1,5 @@
-//! What the groups of a live table have to be, by themselves and behind those of the model before:
-//! see [`Model::check_next`](super::Model::check_next).
+//! Checks of a live table's groups, alone and against the model before, for
+//! [`Model::check_next`](super::Model::check_next).
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{GroupEntry, PeerState, TableGroups};
 use crate::bugs::{Bug, is_planted};
 
 impl TableGroups {
-    /// Its partitions lie side by side, and cover all.
+    /// Checks that the partitions are adjacent and cover the whole order.
     pub(super) fn check(&self, name: &TableName) {
         debug_assert!(
             self.all()
@@ -43,8 +43,8 @@ impl TableGroups {
 }
 
 impl GroupEntry {
-    /// Its peers are different ones, and the children that it is split into lie within it, side by
-    /// side.
+    /// Checks that the peers are distinct, and that the children of a split are adjacent and within
+    /// the partition.
     pub(super) fn check(&self) {
         let peers: BTreeSet<_> = self.peers.iter().map(|entry| entry.peer).collect();
         debug_assert!(
@@ -83,7 +83,7 @@ impl GroupEntry {
         );
     }
 
-    /// `before` is the same group.
+    /// Checks the group against its previous entry, `before`.
     pub(super) fn check_next(&self, before: &Self) {
         let place = |group: &Self| (group.epoch, group.term, group.next_peer);
         let (was, is) = (place(before), place(self));

@@ -1,9 +1,8 @@
-//! The groups of a live table: for each partition a Raft group, and the nodes that its replicas
-//! are to be on.
+//! The groups of live tables: one Raft group for each partition, and the nodes for its replicas.
 //!
-//! Here stands who is to belong to a group; who does, the group itself has in its configuration.
-//! No number is given twice: numbers begin anew, far above, with every coordinator, so that not
-//! even a catalog that was restored of an old memory gives one again.
+//! The catalog has the desired members of a group. The actual members are in the group's own
+//! configuration. No number is used twice. Each new coordinator starts its numbers in a new, much
+//! higher range. So even a catalog that was restored from an old backup does not repeat a number.
 
 use forebay_engine::{Bounds, PartitionId};
 use forebay_replica::{GroupId, PeerId};
@@ -12,19 +11,19 @@ use serde::{Deserialize, Serialize};
 use super::doc::{Doc, DocRef};
 use crate::ids::NodeId;
 
-/// How many groups are written together.
+/// The number of groups in one document.
 const PAGE_GROUPS: usize = 64;
-/// How many numbers a coordinator gives, at most, before a later one's begin.
+/// The bits for the numbers that one coordinator can assign. The term is above them.
 const TERM_BITS: u32 = 20;
 
-/// The groups of a table: their root document, and those with its partitions.
+/// The groups of a table: a root document, and the documents of its partitions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableGroups {
     pages: Vec<Doc<GroupsPage>>,
     root: Option<DocRef>,
 }
 
-/// What the root document of a table's groups says.
+/// The content of the root document of a table's groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupsRoot {
@@ -43,42 +42,44 @@ pub struct GroupsPage {
 pub struct GroupEntry {
     pub partition: PartitionId,
     pub bounds: Bounds,
-    /// Rises when the partition comes to have other bounds.
+    /// Rises when the partition's bounds change.
     pub epoch: u64,
     pub group: GroupId,
-    /// The voters that the group is founded with, each of them by itself. Everybody later joins.
+    /// The voters with which the group is founded. Each founds it by itself. All later peers join.
     pub founders: Vec<PeerId>,
     pub peers: Vec<PeerEntry>,
     pub next_peer: PeerId,
-    /// The newest term of a leader by whose word something was changed here.
+    /// The newest term of a leader whose report changed this entry.
     pub term: u64,
-    /// The replica of another group that its only founder begins with: see [`GroupEntry::succeed`].
+    /// The replica of another group with which the only founder begins, after
+    /// [`GroupEntry::succeed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherits: Option<InheritedReplica>,
-    /// The group that it was split off, whose voters came to have its founders.
+    /// The group from which this one was split off. Its voters became the founders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split_from: Option<SplitFrom>,
-    /// It is being split.
+    /// The split under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<PlannedSplit>,
 }
 
-/// Where the founders of a group come from that was split off another.
+/// The origin of the founders of a group that was split off another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SplitFrom {
     pub group: GroupId,
-    /// Its voters, rising, each with the peer that it came to have.
+    /// The other group's voters, in rising order, each with the peer on its node in this group.
     pub peers: Vec<(PeerId, PeerId)>,
 }
 
-/// What a partition that is being split becomes, beside what it keeps.
+/// The planned split of a partition: the children beside the range that it keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedSplit {
-    /// The first revision that says so.
+    /// The first revision that contains the plan.
     pub revision: u64,
-    /// As they are once it is split, by their bounds; one at least.
+    /// The entries of the children after the split, in the order of their bounds. There is at least
+    /// one.
     pub children: Vec<GroupEntry>,
 }
 
@@ -97,40 +98,41 @@ pub struct PeerEntry {
     pub peer: PeerId,
     pub node: NodeId,
     pub state: PeerState,
-    /// It met damage, and stays until its group has a majority without it; meanwhile others are to
-    /// lead.
+    /// The replica found damage. It stays until its group has a majority without it, and does not
+    /// lead in the meantime.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unhealthy: bool,
 }
 
-/// What is to become of a replica.
+/// The state of a replica in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerState {
-    /// Its node is to make it, empty, and to let it promise nothing yet.
+    /// The node must create the replica, empty. The replica has promised nothing yet.
     New,
-    /// It is there, and runs. Where its files are gone it forgot what it promised.
+    /// The replica exists and runs. If its files are missing, it has lost its promises.
     Made,
-    /// It runs until its group has gone on without it.
+    /// The replica runs until its group works without it.
     Leaving,
-    /// It forgot, is damaged, or was never there: it never runs again, and its files can go.
+    /// The replica lost its promises, is damaged, or never existed. It never runs again, and its
+    /// files can be removed.
     Lost,
 }
 
 impl PeerState {
-    /// Whether it is to belong to the group.
+    /// Returns whether the replica is to belong to the group.
     pub fn stays(self) -> bool {
         matches!(self, PeerState::New | PeerState::Made)
     }
 }
 
-/// A number that was not given before, by a coordinator of this term.
+/// Returns a number that no coordinator has used, for a coordinator of this term.
 pub fn fresh_id(next: u64, term: u64) -> u64 {
     next.max(term.saturating_mul(1 << TERM_BITS)).max(1)
 }
 
 impl GroupEntry {
-    /// A group that its founders, on these nodes, are to make.
+    /// Creates a group that its founders on these nodes are to found.
     pub fn founded(
         group: GroupId,
         partition: PartitionId,
@@ -158,8 +160,8 @@ impl GroupEntry {
         entry
     }
 
-    /// The group that takes the place of this one, founded by one of its replicas alone, with what
-    /// that has. No peer of this one belongs to it.
+    /// Creates the group that replaces this one. One replica of this group founds it alone, with
+    /// the data that it has. No peer of this group belongs to the new one.
     pub fn succeed(&self, group: GroupId, by: PeerEntry, term: u64) -> Self {
         let (partition, bounds) = (self.partition, self.bounds.clone());
         let founded = Self::founded(group, partition, bounds, &[by.node], term);
@@ -173,7 +175,7 @@ impl GroupEntry {
         }
     }
 
-    /// Names another peer, by a coordinator of this term.
+    /// Adds a peer, for a coordinator of this term.
     pub fn add_peer(&mut self, node: NodeId, term: u64) -> PeerId {
         debug_assert!(
             self.staying().all(|entry| entry.node != node),
@@ -195,14 +197,14 @@ impl GroupEntry {
         self.peers.iter().find(|entry| entry.peer == peer)
     }
 
-    /// Those that are to belong to it.
+    /// Returns the peers that are to belong to the group.
     pub fn staying(&self) -> impl Iterator<Item = &PeerEntry> {
         self.peers.iter().filter(|entry| entry.state.stays())
     }
 }
 
 impl TableGroups {
-    /// REQUIRES: the groups rise by the bounds of their partitions.
+    /// Creates the groups of a table. REQUIRES: the groups rise by the bounds of their partitions.
     pub fn new(groups: &[GroupEntry]) -> Self {
         let pages = groups.chunks(PAGE_GROUPS).map(|groups| {
             let groups = groups.to_vec();
@@ -222,12 +224,12 @@ impl TableGroups {
         self.pages.iter().flat_map(|page| &page.groups)
     }
 
-    /// Takes another entry of a group that is here. Only its page is written anew.
+    /// Replaces the entry of a group of this table. Only its page is written again.
     pub fn put(&mut self, entry: GroupEntry) {
         self.replace(entry.group, entry);
     }
 
-    /// Puts a group where that one is.
+    /// Replaces one group with another.
     pub fn replace(&mut self, group: GroupId, entry: GroupEntry) {
         for page in &mut self.pages {
             let mut groups = page.groups.iter();
@@ -242,7 +244,7 @@ impl TableGroups {
         }
     }
 
-    /// Puts a group behind that one.
+    /// Inserts a group after another one.
     pub fn put_behind(&mut self, group: GroupId, entry: GroupEntry) {
         for number in 0..self.pages.len() {
             let mut groups = self.pages[number].groups.iter();
@@ -261,7 +263,7 @@ impl TableGroups {
         }
     }
 
-    /// As it was read.
+    /// Creates the groups from documents that were read.
     pub fn read(root: DocRef, pages: Vec<Doc<GroupsPage>>) -> Self {
         Self {
             pages,
@@ -311,7 +313,7 @@ mod tests {
         let before = group.clone();
         let joined = group.add_peer(NodeId(4), 3);
         assert!(!group.founders.contains(&joined));
-        // A catalog that was restored as it was before has a later term.
+        // A catalog that was restored to an earlier state has a later term.
         let mut restored = before;
         let other = restored.add_peer(NodeId(5), 4);
         assert!(other > joined);

@@ -1,4 +1,4 @@
-//! The head: the one document that is replaced.
+//! The head: the only document of the catalog that is replaced.
 
 use std::collections::BTreeMap;
 
@@ -7,37 +7,39 @@ use serde::{Deserialize, Serialize};
 use super::doc::DocRef;
 use crate::ids::ClusterId;
 
-/// The oldest and the newest format of a catalog that this program reads and writes. A new catalog
-/// is of the newest. One that is there stays what it is until somebody says so: nodes of the
-/// program before may read it. So nothing of a later format is written into it.
+/// The oldest and the newest catalog format that this program reads and writes.
+///
+/// A new catalog has the newest format. An existing catalog keeps its format until an operator
+/// raises it, because nodes of the previous program version may read it. Until then nothing of a
+/// later format is written into it.
 pub const FORMATS: [u64; 2] = [1, 4];
 pub const NEWEST_FORMAT: u64 = FORMATS[1];
 
-/// The first format with plans: [`Rebalance`](super::Rebalance), and what tables, lists and nodes
-/// have of them.
+/// The first format with plans: [`Rebalance`](super::Rebalance), and its fields in tables, lists
+/// and nodes.
 pub const FORMAT_OF_PLANS: u64 = 2;
 
-/// The first format that tells a table from one of the same name that was dropped.
+/// The first format that distinguishes a table from a dropped one of the same name.
 pub const FORMAT_OF_REMAKES: u64 = 2;
 
 /// The first format with live tables, and their groups.
 pub const FORMAT_OF_LIVE: u64 = 3;
 
-/// The first format that says another node timeout than 10 s.
+/// The first format that can set a node timeout other than 10 s.
 pub const FORMAT_OF_TIMING: u64 = 4;
 
-/// Written once, when the cluster is made.
+/// The identity of a cluster. It is written once, when the cluster is created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// The format that the catalog was made with.
+    /// The format in which the catalog was created.
     pub forebay_cluster: u64,
     pub id: ClusterId,
     pub name: String,
     pub created_unix_ms: u64,
 }
 
-/// Names the documents that are the cluster now.
+/// The head document, which names all documents of the current catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
@@ -48,14 +50,14 @@ pub struct Head {
     pub revision: u64,
     /// Rises with every new coordinator.
     pub term: u64,
-    /// Random, so that no two heads are alike.
+    /// A random number, so that no two heads are equal.
     pub stamp: u64,
-    /// `nodes/N`, `tables/N`, `layout/NAME`, `groups/TABLE`, `plan` and `work`.
+    /// The root documents: `nodes/N`, `tables/N`, `layout/NAME`, `groups/TABLE`, `plan` and `work`.
     pub roots: BTreeMap<String, DocRef>,
 }
 
 impl Head {
-    /// Of a cluster without anything.
+    /// Creates the head of an empty cluster.
     pub fn first(cluster: ClusterId, stamp: u64) -> Self {
         Self {
             forebay_head: NEWEST_FORMAT,

@@ -1,10 +1,12 @@
-//! Layouts: which nodes hold which part of an order.
+//! Layouts: the nodes that hold each range of an order.
 //!
-//! A layout divides an order into ranges, each with its preference list: the nodes that hold it,
-//! the primary first. A table of R replicas is held by the first R of each list. All hashed tables
-//! share the layout `main`, as the stores of a Voldemort cluster share its ring (Spock, 3.1.2); an
-//! ordered table has one of its own. So has a batch table that was placed by its load: its lists
-//! are as long as their ranges are read much, and whoever is in one holds the range.
+//! A layout divides an order into ranges. Each range has a preference list: the nodes that hold it,
+//! the primary first. A table of R replicas is on the first R nodes of each list.
+//!
+//! All hashed tables share the layout `main`, as the stores of a Voldemort cluster share its ring
+//! (Spock, 3.1.2). Each ordered table has its own layout. So does a batch table that was placed by
+//! its load. The length of its lists depends on how much their ranges are read, and all nodes of a
+//! list hold the range.
 
 use std::fmt;
 
@@ -15,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use super::doc::{Doc, DocRef};
 use crate::ids::NodeId;
 
-/// How many ranges are written together.
+/// The number of ranges in one document.
 const CHUNK_RANGES: usize = 256;
 
-/// `main`, or the name of the table that has it alone.
+/// The name of a layout: `main`, or the table that alone uses it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutName {
@@ -26,7 +28,7 @@ pub enum LayoutName {
     Table(TableName),
 }
 
-/// A layout: its root document, and those with its ranges.
+/// A layout: a root document, and the documents of its ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     pub order: Order,
@@ -34,7 +36,7 @@ pub struct Layout {
     root: Option<DocRef>,
 }
 
-/// What a layout's root document says.
+/// The content of a layout's root document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutRoot {
@@ -48,17 +50,17 @@ pub struct LayoutChunk {
     pub ranges: Vec<RangeEntry>,
 }
 
-/// A range: from `lower` to the next one's.
+/// A range of an order, from `lower` to the next range's `lower`, with its preference list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RangeEntry {
     pub lower: Bound,
-    /// Who holds it, the primary first.
+    /// The preference list, the primary first.
     pub list: Vec<NodeId>,
-    /// Who is to hold it, while copies are made.
+    /// The next preference list, while its nodes copy the range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Vec<NodeId>>,
-    /// Who held it, as long as somebody may not know the list yet.
+    /// The previous preference list, while some node may not know the new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Vec<NodeId>>,
 }
@@ -74,7 +76,7 @@ impl fmt::Display for LayoutName {
 }
 
 impl LayoutName {
-    /// What [`Display`](fmt::Display) writes.
+    /// Parses what [`Display`](fmt::Display) writes.
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text {
             ":main" => Some(LayoutName::Main),
@@ -84,7 +86,7 @@ impl LayoutName {
 }
 
 impl RangeEntry {
-    /// A range that is not on the move.
+    /// Creates a range that does not move.
     pub fn new(lower: Bound, list: Vec<NodeId>) -> Self {
         Self {
             lower,
@@ -94,7 +96,8 @@ impl RangeEntry {
         }
     }
 
-    /// Those who hold it, or are to hold it, of a table of so many replicas; some may come twice.
+    /// Returns the nodes that hold the range, or are to hold it, for a table of so many replicas. A
+    /// node may appear twice.
     pub fn holders(&self, replicas: usize) -> impl Iterator<Item = NodeId> {
         let lists = [Some(&self.list), self.next.as_ref(), self.before.as_ref()];
         let lists = lists.into_iter().flatten();
@@ -106,7 +109,7 @@ impl RangeEntry {
     }
 }
 
-/// Sees to it that a range begins there; returns its place.
+/// Makes a range begin at this bound, and returns the range's index.
 fn cut(ranges: &mut Vec<RangeEntry>, at: &Bound) -> usize {
     let next = ranges.partition_point(|range| range.lower < *at);
     let begins = ranges.get(next).is_some_and(|range| range.lower == *at);
@@ -124,7 +127,7 @@ fn cut(ranges: &mut Vec<RangeEntry>, at: &Bound) -> usize {
 }
 
 impl Layout {
-    /// REQUIRES: the ranges rise, and the first begins where the order does.
+    /// Creates a layout. REQUIRES: the ranges rise, and the first begins where the order does.
     pub fn new(order: Order, ranges: Vec<RangeEntry>) -> Self {
         let mut layout = Self {
             order,
@@ -139,7 +142,7 @@ impl Layout {
         self.chunks.iter().flat_map(|chunk| &chunk.ranges)
     }
 
-    /// Takes other ranges. Chunks that stay the same are not written again.
+    /// Replaces the ranges. Chunks that do not change are not written again.
     pub fn replace(&mut self, ranges: Vec<RangeEntry>) {
         let known = std::mem::take(&mut self.chunks);
         let mut known = known.into_iter();
@@ -156,8 +159,8 @@ impl Layout {
         self.root = None;
     }
 
-    /// Changes what is said of parts, one after the other. Ranges are cut at their bounds, and
-    /// neighbours joined of which the same is said.
+    /// Applies changes to parts of the order, one after the other. Splits ranges at the parts'
+    /// bounds, and joins adjacent ranges whose lists are equal.
     pub fn change<'a, C: Fn(&mut RangeEntry)>(
         &mut self,
         changes: impl IntoIterator<Item = (&'a Bounds, C)>,
@@ -175,9 +178,9 @@ impl Layout {
         self.replace(ranges);
     }
 
-    /// The ranges that have a part in these bounds.
+    /// Returns the ranges that overlap these bounds.
     pub fn within<'a>(&'a self, bounds: &'a Bounds) -> impl Iterator<Item = &'a RangeEntry> {
-        // The chunk that they begin in, and those behind it.
+        // The chunk in which the bounds begin, and the later ones.
         let begins = |chunk: &Doc<LayoutChunk>| {
             let first = chunk.ranges.first();
             first.is_none_or(|first| first.lower <= bounds.lower)
@@ -198,7 +201,7 @@ impl Layout {
         .flatten()
     }
 
-    /// As it was read.
+    /// Creates a layout from documents that were read.
     pub fn read(root: DocRef, order: Order, chunks: Vec<Doc<LayoutChunk>>) -> Self {
         Self {
             order,

@@ -1,4 +1,4 @@
-//! What the catalog says of live tables.
+//! The catalog's entries about live tables.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::{EndedLoad, GroupEntry, Model, TableEntry};
 use crate::ids::NodeId;
 
-/// A table that is written to, as the engine makes it on each of its nodes.
+/// A live table's settings, as the engine creates it on each of its nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveEntry {
     pub options: LiveOptions,
     pub replication: Replication,
-    /// Of the loads that have ended.
+    /// The load that ended last.
     #[serde(default, skip_serializing_if = "is_none")]
     pub last_load: EndedLoad,
 }
@@ -25,19 +25,19 @@ fn is_none(load: &EndedLoad) -> bool {
     load.number == 0
 }
 
-/// How writes come to be on several nodes.
+/// The way in which writes are replicated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Replication {
-    /// One replica of each partition leads, and a majority has what was acknowledged.
+    /// One replica of each partition leads. A majority of replicas has every acknowledged write.
     Leader,
 }
 
-/// A group, and the nodes that are to have its replicas, whoever is to lead first.
+/// A group and the desired nodes of its replicas. The preferred first leader comes first.
 pub type WantedGroup<'m> = (&'m GroupEntry, &'m [NodeId]);
 
 impl LiveEntry {
-    /// What is wrong with it, if anything; the words say what to do.
+    /// Checks the settings. The error says what to do.
     pub fn check(&self) -> Result<(), String> {
         let options = &self.options;
         if options.durability.is_none() {
@@ -57,7 +57,7 @@ impl LiveEntry {
     }
 }
 
-/// Whether a live table can have so many replicas; the words say why not.
+/// Checks that a live table can have so many replicas. The error says why not.
 pub fn live_replicas(count: usize) -> Result<usize, String> {
     match count {
         1 | 3 | 5 => Ok(count),
@@ -70,27 +70,27 @@ pub fn live_replicas(count: usize) -> Result<usize, String> {
 }
 
 impl TableEntry {
-    /// What it is as a live table.
+    /// Returns the table's live settings, if it is a live table.
     pub fn live(&self) -> Option<&LiveEntry> {
         self.live.as_deref()
     }
 }
 
 impl Model {
-    /// The live tables, with their groups.
+    /// Returns the live tables.
     pub fn live_tables(&self) -> impl Iterator<Item = (&TableName, &TableEntry)> {
         let named = self.groups.keys();
         named.filter_map(|name| Some((name, self.table(name)?)))
     }
 
-    /// All groups, with their tables.
+    /// Returns all groups, with their tables.
     pub fn all_groups(&self) -> impl Iterator<Item = (&TableName, &GroupEntry)> {
         let tables = self.groups.iter();
         tables.flat_map(|(name, groups)| groups.all().map(move |group| (name, group)))
     }
 
-    /// Whether somebody waits for what replicas do: a plan, a load, a split, or a new group's first
-    /// leader.
+    /// Returns whether any work waits for replicas: a plan, a load, a split, or the first leader of
+    /// a new group.
     pub fn waits_for_replicas(&self) -> bool {
         let mut loads = self.work.loads.iter();
         let mut groups = self.all_groups();
@@ -99,7 +99,7 @@ impl Model {
             || groups.any(|(_, group)| group.split.is_some() || group.term == 0)
     }
 
-    /// All groups, and those of the children of partitions that are being split.
+    /// Returns the ids of all groups, and of the planned children of splits.
     pub fn group_ids(&self) -> BTreeSet<GroupId> {
         let all = self.all_groups();
         let ids = all.flat_map(|(_, group)| {
@@ -110,21 +110,21 @@ impl Model {
         ids.collect()
     }
 
-    /// Takes another entry of a group; nothing is written where nothing changes.
+    /// Replaces the entry of a group. An unchanged entry causes no write.
     pub fn put_group(&mut self, table: &TableName, entry: GroupEntry) {
         if let Some(groups) = self.groups.get_mut(table) {
             groups.put(entry);
         }
     }
 
-    /// Puts a group in the place of another.
+    /// Replaces one group with another.
     pub fn replace_group(&mut self, table: &TableName, old: GroupId, entry: GroupEntry) {
         if let Some(groups) = self.groups.get_mut(table) {
             groups.replace(old, entry);
         }
     }
 
-    /// A partition that is being split, and its children, are partitions from now on.
+    /// Completes a split: the partition and its children are separate partitions from now on.
     pub fn split_group(&mut self, table: &TableName, group: GroupId) {
         let Some(groups) = self.groups.get_mut(table) else {
             return;
@@ -143,7 +143,8 @@ impl Model {
         }
     }
 
-    /// The groups of a table, and who is to have them: while a plan moves them, those who come to.
+    /// Returns the groups of a table with their desired nodes. While a plan moves a partition,
+    /// these are the nodes after the move.
     pub fn wanted_groups(&self, name: &TableName) -> Vec<WantedGroup<'_>> {
         let found = self.table(name).zip(self.groups.get(name));
         let found = found.and_then(|(entry, groups)| Some((entry, groups, self.layout_of(entry)?)));

@@ -1,23 +1,23 @@
-//! Loads into live tables: their runs come to all replicas first, then each partition adds its own.
+//! Loads into live tables: all replicas first fetch the runs, then each partition adds its own.
 
 use forebay_engine::{PartitionId, RunId, TableName};
 use serde::{Deserialize, Serialize};
 
 use super::names::RequestId;
 
-/// What a load is, as it lies in the store.
+/// The description of a load that is in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadDraft {
-    /// By which the store has its document, and the document's checksum.
+    /// The name of the load's document in the store, and that document's checksum.
     pub id: RunId,
     pub sum: u64,
-    /// The partitions that it has runs for, as they are cut.
+    /// The partitions for which the load has runs.
     pub partitions: Vec<LoadedPartition>,
     pub rows: u64,
-    /// Of its files.
+    /// The size of the load's files.
     pub bytes: u64,
-    /// So long without progress, and it ends before anything is added.
+    /// The time without progress after which the load ends, if nothing has been added yet.
     pub deadline_ms: u64,
 }
 
@@ -25,22 +25,22 @@ pub struct LoadDraft {
 #[serde(deny_unknown_fields)]
 pub struct LoadedPartition {
     pub partition: PartitionId,
-    /// Bounds of another epoch are other bounds.
+    /// If the epoch differs, so do the partition's bounds.
     pub epoch: u64,
 }
 
-/// A load, and how far it is.
+/// A load, and its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableLoad {
-    /// Higher than that of each load before.
+    /// A number above that of every earlier load.
     pub number: u64,
     pub request: RequestId,
     pub table: TableName,
     pub draft: LoadDraft,
     pub stage: LoadStage,
     pub begun_unix_ms: u64,
-    /// Why it ended before its end, for people.
+    /// Why the load stopped early, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -48,21 +48,21 @@ pub struct TableLoad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadStage {
-    /// Nodes bring the runs of their partitions. Nothing is added.
+    /// Nodes fetch the runs of their partitions. Nothing is added.
     Fetching,
-    /// The leaders of the partitions propose it. It is not given up any more.
+    /// The leaders of the partitions propose the load. It can no longer be cancelled.
     Adding,
-    /// All partitions have it. Ended.
+    /// All partitions have added the load. This stage is final.
     Done,
-    /// It was given up before anything was added. Ended.
+    /// The load was cancelled before anything was added. This stage is final.
     Stopped,
 }
 
-/// The load of a table that ended last.
+/// The last load of a table that has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndedLoad {
-    /// 0: there was none.
+    /// 0 if no load has ended.
     pub number: u64,
     pub is_added: bool,
 }
@@ -74,7 +74,8 @@ impl LoadStage {
 }
 
 impl TableLoad {
-    /// Whether it can be given up: until the first partition may have added it.
+    /// Returns whether the load can be cancelled. It can until the first partition may have added
+    /// it.
     pub fn can_cancel(&self) -> Result<(), String> {
         let words = match self.stage {
             LoadStage::Fetching => return Ok(()),

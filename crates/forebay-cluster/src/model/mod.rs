@@ -1,8 +1,8 @@
-//! What the catalog says: nodes, layouts, tables, work under way.
+//! The model of the catalog: nodes, layouts, tables and work under way.
 //!
-//! A [`Model`] is made of documents ([`Doc`]). Each is immutable once it is written, and has a name
-//! of its own then; a changed one gets a new name. So a change writes what it changed, and who
-//! follows reads only that.
+//! A [`Model`] consists of documents ([`Doc`]). Each document is immutable once it is written, and
+//! then has a unique name. A changed document gets a new name. So a change writes only the changed
+//! documents, and a node that follows the catalog reads only those.
 
 mod codec;
 mod doc;
@@ -51,21 +51,21 @@ use forebay_engine::TableName;
 use crate::ids::{NodeId, NodeName};
 use crate::time::Timing;
 
-/// The whole catalog, as of one head. Cheap to clone: documents are shared.
+/// The whole catalog, as of one head. It is cheap to clone, because clones share documents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Model {
     pub nodes: BTreeMap<u32, Doc<NodesPage>>,
     pub layouts: BTreeMap<LayoutName, Layout>,
     pub tables: BTreeMap<u32, Doc<TablesPage>>,
-    /// Of live tables.
+    /// The groups of live tables.
     pub groups: BTreeMap<TableName, TableGroups>,
-    /// What is carried out of it, the work says.
+    /// The plan. The work page has its progress.
     pub plan: Option<Doc<MovePlan>>,
     pub work: Doc<WorkPage>,
 }
 
 impl Model {
-    /// How long the cluster's protocols wait.
+    /// Returns the timing of the cluster's protocols.
     pub fn timing(&self) -> Timing {
         self.work.timing
     }
@@ -78,7 +78,7 @@ impl Model {
         self.all_nodes().find(|node| node.name == *name)
     }
 
-    /// The same; without it the words say so.
+    /// Returns the node of this name, or an error that says that there is none.
     pub fn known_node(&self, name: &NodeName) -> Result<&NodeEntry, String> {
         let words = || format!("the cluster has no node {name}: forebay cluster status lists them");
         self.node_named(name).ok_or_else(words)
@@ -88,7 +88,7 @@ impl Model {
         self.nodes.values().flat_map(|page| page.nodes.values())
     }
 
-    /// Enters a node, or replaces its entry; nothing is written where nothing changes.
+    /// Adds a node, or replaces its entry. An unchanged entry causes no write.
     pub fn put_node(&mut self, entry: NodeEntry) {
         if self.node(entry.id) == Some(&entry) {
             return;
@@ -130,13 +130,13 @@ impl Model {
         self.groups.remove(name);
     }
 
-    /// What people call a node; its number where it is none any more.
+    /// Returns a node's name. If the node no longer exists, returns its number.
     pub fn node_name(&self, id: NodeId) -> String {
         let node = self.node(id);
         node.map_or_else(|| id.to_string(), |node| node.name.to_string())
     }
 
-    /// The layouts that a table has.
+    /// Returns the layouts that any table uses.
     pub fn used_layouts(&self) -> impl Iterator<Item = (&LayoutName, &Layout)> {
         let used: BTreeSet<&LayoutName> =
             self.all_tables().map(|(_, table)| &table.layout).collect();
@@ -144,7 +144,8 @@ impl Model {
         layouts.filter(move |(name, _)| used.contains(name))
     }
 
-    /// The batch that a plan is at; what was dropped meanwhile is none of it.
+    /// Returns the batch that a plan is carrying out, without tables that were dropped in the
+    /// meantime.
     pub fn batch_of(&self, moving: &Rebalance) -> Option<MoveBatch> {
         let plan = self.plan.as_ref()?;
         let mut batch = plan.batches.get(moving.done)?.clone();
@@ -161,7 +162,7 @@ impl Model {
         Some(batch)
     }
 
-    /// Does `edit` to what is said of the parts that a plan changes.
+    /// Applies `edit` to the ranges that a plan changes.
     pub fn edit_lists(
         &mut self,
         changes: &[ListChange],
@@ -180,8 +181,8 @@ impl Model {
         }
     }
 
-    /// Gives a batch table a layout of its own, of whose ranges each is held by its whole list. Who
-    /// holds what stays as it is.
+    /// Gives a batch table its own layout, in which every node of a list holds its range. The
+    /// assignment does not change.
     pub fn give_own_layout(&mut self, table: &TableName) {
         let Some(mut entry) = self.table(table).filter(|entry| !entry.by_range).cloned() else {
             return;

@@ -1,4 +1,4 @@
-//! What rollouts and requests are called.
+//! Identifiers of rollouts and requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,8 @@ use crate::ids::{NodeNameError, request_name};
 #[serde(transparent)]
 pub struct RolloutId(pub u64);
 
-/// Drawn by who asks: a request that is found again is no other one.
+/// The identifier of a request. The client draws it at random, so the coordinator recognizes a
+/// request that it reads twice.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestId(pub String);

@@ -1,6 +1,7 @@
-//! What a model that a coordinator writes has to be, by itself and behind the one before it. It is
-//! looked at where assertions are, before anything is written: whatever goes on from a model that
-//! is wrong makes it worse.
+//! Checks of a model before a coordinator writes it, alone and against the model before it.
+//!
+//! The checks run in builds with assertions, before anything is written. Work that continues from a
+//! wrong model makes it worse.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,8 @@ use super::{
 };
 
 impl Model {
-    /// Nothing goes back, no number is given twice, and all that is named is there.
+    /// Checks that nothing goes backwards, that no number is used twice, and that everything that
+    /// is named exists.
     pub fn check_next(&self, before: &Self) {
         if cfg!(debug_assertions) {
             self.check_numbers(before);
@@ -257,7 +259,7 @@ impl Phase {
         !matches!(self, Phase::Preparing | Phase::Aborted)
     }
 
-    /// Whether a rollout may be there next.
+    /// Returns whether a rollout may be in this phase next.
     fn may_become(self, next: Self) -> bool {
         self == next
             || matches!(
@@ -270,7 +272,7 @@ impl Phase {
 }
 
 impl LoadStage {
-    /// Whether a load may be there next.
+    /// Returns whether a load may be in this stage next.
     fn may_become(self, next: Self) -> bool {
         self == next
             || matches!(
@@ -282,7 +284,8 @@ impl LoadStage {
 }
 
 impl Rebalance {
-    /// Whether a plan may be there next: with more batches done, or further with this one.
+    /// Returns whether a plan may be in this state next: with more batches done, or further with
+    /// the present one.
     fn may_become(&self, next: &Self) -> bool {
         let place = |plan: &Self| (plan.done, plan.stage.rank());
         match self.stage.is_over() {
@@ -306,7 +309,8 @@ impl MoveStage {
 }
 
 impl Layout {
-    /// Its ranges lie side by side from the beginning on, and each is held by different nodes.
+    /// Checks that the ranges are adjacent from the start of the order, and that the nodes of each
+    /// list are distinct.
     fn check(&self) {
         let begins = self.ranges().next().map(|range| &range.lower);
         debug_assert!(

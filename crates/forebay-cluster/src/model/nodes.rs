@@ -1,4 +1,4 @@
-//! The nodes of a cluster.
+//! The nodes of a cluster, as the catalog describes them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{HostPort, NodeId, NodeName, Zone};
 
-/// How many nodes are written together.
+/// The number of nodes in one document.
 const PAGE_NODES: u32 = 256;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,50 +15,52 @@ pub struct NodesPage {
     pub nodes: BTreeMap<NodeId, NodeEntry>,
 }
 
-/// A node as the catalog knows it.
+/// The catalog's entry for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeEntry {
     pub id: NodeId,
     pub name: NodeName,
     pub zone: Zone,
-    /// Random, new with every start of its process.
+    /// A random number that is new with every start of the node's process.
     pub incarnation: u64,
     pub state: NodeState,
-    /// An operator works on it until then: it is not taken for lost.
+    /// The end of a pause that an operator set. Until then the node does not count as lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_until_unix_ms: Option<u64>,
-    /// Where clients reach it.
+    /// The address for clients.
     pub listen: HostPort,
-    /// On the same host, a port for each class that it heads; empty: `listen` is all there is.
+    /// One port on the same host for each slot class of which the node is the primary. If it is
+    /// empty, there is only `listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_ports: Vec<u16>,
-    /// Where other nodes reach it.
+    /// The address for other nodes.
     pub peer: HostPort,
-    /// Where its HTTP is, for who asks for news.
+    /// The HTTP address, for status queries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HostPort>,
-    /// It stops serving so long after it last heard of the catalog; none: it serves on.
+    /// How long the node serves after it last read the catalog. `None`: without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_off_ms: Option<u64>,
-    /// The formats of catalogs that its program speaks, from the oldest to the newest.
+    /// The oldest and the newest catalog format that its program supports.
     pub formats: [u64; 2],
-    /// Its program's version, for people.
+    /// The version of its program, for people.
     pub program: String,
-    /// The checksum of the certificate that it shows to other nodes, as hex; none on loopback.
+    /// The checksum of the certificate that it shows to other nodes, in hex. `None`: it uses none,
+    /// on loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// Whether a node takes part.
+/// Whether a node takes part in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It sends heartbeats.
+    /// The node sends heartbeats.
     Up,
-    /// Its lease ran out, at that time.
+    /// The node's lease expired at this time.
     Down { since_unix_ms: u64 },
-    /// It was stopped in order, and is expected back.
+    /// The node was stopped in order at this time, and is expected back.
     Left { since_unix_ms: u64 },
 }
 
@@ -68,7 +70,7 @@ impl NodeEntry {
     }
 }
 
-/// The page of a node.
+/// Returns the page of a node.
 pub(super) fn page_of(id: NodeId) -> u32 {
     id.0 / PAGE_NODES
 }

@@ -1,7 +1,7 @@
-//! Rebalances: parts of tables come to be held by other nodes, a batch after the other.
+//! Rebalances: plans that move parts of tables to other nodes, batch by batch.
 //!
-//! A plan is a document of its own, which stays as it is while it is carried out. How far that is
-//! stands with the other work.
+//! A plan is a document of its own, which does not change while the plan is carried out. Its
+//! progress is on the work page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,85 +13,85 @@ use super::layout::LayoutName;
 use super::names::RequestId;
 use crate::ids::NodeId;
 
-/// What is to be moved.
+/// The batches of moves of a rebalance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MovePlan {
     pub goal: PlanGoal,
     pub batches: Vec<MoveBatch>,
-    /// What each node brings, in bytes.
+    /// The bytes that each node copies.
     pub copies: BTreeMap<NodeId, u64>,
 }
 
 impl MovePlan {
-    /// Whether tables get layouts of their own.
+    /// Returns whether any table gets its own layout.
     pub fn has_own(&self) -> bool {
         self.batches.iter().any(|batch| !batch.own.is_empty())
     }
 
-    /// How many partitions it cuts in two.
+    /// Returns how many partitions the plan splits.
     pub fn splits(&self) -> usize {
         self.batches.iter().map(|batch| batch.splits.len()).sum()
     }
 }
 
 impl MoveBatch {
-    /// Whether it changes lists, and nothing else.
+    /// Returns whether the plan changes preference lists only.
     pub fn is_of_lists(&self) -> bool {
         self.replicas.is_empty() && self.splits.is_empty() && self.own.is_empty()
     }
 
-    /// Whether it changes who holds what.
+    /// Returns whether the plan changes the assignment.
     pub fn moves(&self) -> bool {
         !(self.lists.is_empty() && self.replicas.is_empty())
     }
 }
 
-/// What a plan is for.
+/// The goal of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanGoal {
-    /// These come to hold nothing.
+    /// These nodes are to hold nothing.
     Drain(BTreeSet<NodeId>),
-    /// These come to hold their share.
+    /// These nodes are to hold their share.
     Add(BTreeSet<NodeId>),
-    /// One takes the place of another.
+    /// One node replaces another.
     Replace { gone: NodeId, new: NodeId },
-    /// All that hold something come to hold about as much.
+    /// All nodes that hold something are to hold about the same amount.
     Even,
-    /// So many nodes come to hold each part of a table.
+    /// Each part of a table is to be on so many nodes.
     Replicas { table: TableName, count: usize },
-    /// A live table is made ready for a bulk insert: its partitions are cut, and moved so that all
-    /// nodes take part alike. `with` are others that take in rows with it: its secondary indexes.
+    /// A live table is prepared for a bulk insert: its partitions are split and moved so that all
+    /// nodes share the work equally. `with` are its secondary indexes, which also receive rows.
     Insert {
         table: TableName,
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         with: BTreeSet<TableName>,
     },
-    /// The load on a table comes to lie evenly on the nodes: others hold its partitions, or of a
-    /// live table lead them.
+    /// The load on a table is to be even across the nodes. Other nodes hold its partitions, or lead
+    /// them if it is a live table.
     Place { table: TableName },
 }
 
-/// What is moved together: the next batch begins when this one is done, or nothing more.
+/// Changes that are carried out together. The next batch, if any, begins when this one is done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MoveBatch {
-    /// What all nodes together bring for it.
+    /// The bytes that all nodes together copy for the batch.
     pub copied_bytes: u64,
     pub lists: Vec<ListChange>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicasChange>,
-    /// Batch tables that get layouts of their own, of whose ranges each is held by its whole list,
-    /// before anything else: who holds what stays as it is.
+    /// Batch tables that first get their own layouts, in which every node of a list holds its
+    /// range. The assignment does not change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<TableName>,
-    /// Partitions of live tables that are split, before anything is copied.
+    /// Partitions of live tables that are split before anything is copied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<SplitChange>,
 }
 
-/// A partition of a live table begins there afterwards.
+/// A split of a live table: a partition begins at `at` afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SplitChange {
@@ -99,7 +99,7 @@ pub struct SplitChange {
     pub at: Bound,
 }
 
-/// A part of a layout that gets another list.
+/// A part of a layout that gets another preference list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListChange {
@@ -117,7 +117,7 @@ pub struct ReplicasChange {
     pub to: usize,
 }
 
-/// How far a plan is.
+/// A plan that is carried out, and its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rebalance {
@@ -125,41 +125,43 @@ pub struct Rebalance {
     pub goal: PlanGoal,
     pub begun_unix_ms: u64,
     pub batches: usize,
-    /// Of these the lists are changed, and what went is given up.
+    /// The batches whose lists have changed and whose old replicas are released.
     pub done: usize,
-    /// What all batches copy, and those that are done.
+    /// The bytes that all batches copy, and those of the finished batches.
     pub copied_bytes: u64,
     pub done_bytes: u64,
     pub stage: MoveStage,
-    /// An operator wants it to end: with what is done, and without what is begun.
+    /// An operator cancelled the plan. Finished batches stay, and the batch under way is undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
-    /// Why it ended before its end, or what it waits for, for people.
+    /// Why the plan stopped early, or what it waits for, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How far a plan is with the batch after those that are done.
+/// The stage of a plan's present batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MoveStage {
-    /// It has not begun.
+    /// The batch has not begun.
     Between,
-    /// Since this revision its new holders bring what they are to hold.
+    /// Since this revision the new holders copy their ranges.
     Copying { since: u64 },
-    /// Since this revision its new lists stand. Who is not in them holds on for who knows the old.
+    /// Since this revision the new lists are valid. Nodes that left them still serve requests of
+    /// nodes that know only the old lists.
     Changed { since: u64 },
-    /// All batches are done. Since this revision nodes give up what they are not to hold.
+    /// All batches are done. Since this revision nodes release what they no longer hold.
     Releasing { since: u64 },
-    /// Ended.
+    /// The plan is done. This stage is final.
     Done,
-    /// It ended before its end: what was begun is undone, and what was done stays. Ended.
+    /// The plan stopped early. The batch under way was undone, and finished batches stay. This
+    /// stage is final.
     Stopped,
 }
 
 impl Rebalance {
-    /// How long copying goes on, by the pace so far: so much was copied in so long. `None`: no pace
-    /// is known yet, or all is copied and others are waited for.
+    /// Estimates the rest of the copy time by the pace so far: so many bytes in so much time.
+    /// `None`: no pace is known yet, or all is copied and the plan waits for something else.
     pub fn left(&self, passed_ms: u64, copied_bytes: u64) -> Option<Duration> {
         let left = u128::from(self.copied_bytes.saturating_sub(copied_bytes));
         if left == 0 {
@@ -171,8 +173,8 @@ impl Rebalance {
 }
 
 impl Rebalance {
-    /// Whether all that it moves has come to where it is to be, or it has ended: what is left is
-    /// that nodes give up what they held.
+    /// Returns whether everything has moved, or the plan has ended. Then at most the release of old
+    /// replicas is left.
     pub fn has_moved(&self) -> bool {
         let is_last = self.done + 1 >= self.batches;
         match self.stage {
@@ -182,7 +184,8 @@ impl Rebalance {
         }
     }
 
-    /// Whether it can be given up: until its last batch has changed the lists.
+    /// Returns whether the plan can be cancelled. It can until its last batch has changed the
+    /// lists.
     pub fn can_cancel(&self) -> Result<(), String> {
         let is_last = self.done + 1 >= self.batches;
         let words = match self.stage {
@@ -209,7 +212,7 @@ impl MoveStage {
 }
 
 impl PlanGoal {
-    /// Whether it makes a table ready for a bulk insert.
+    /// Returns whether the plan prepares a table for a bulk insert.
     pub fn inserts_into(&self, table: &TableName) -> bool {
         match self {
             PlanGoal::Insert { table: one, with } => one == table || with.contains(table),
@@ -217,7 +220,7 @@ impl PlanGoal {
         }
     }
 
-    /// Nodes that come to hold nothing.
+    /// Returns the nodes that are to hold nothing.
     pub fn drained(&self) -> BTreeSet<NodeId> {
         match self {
             PlanGoal::Drain(nodes) => nodes.clone(),
@@ -226,7 +229,7 @@ impl PlanGoal {
         }
     }
 
-    /// Nodes that come to hold something.
+    /// Returns the nodes that are to get a share.
     pub fn added(&self) -> BTreeSet<NodeId> {
         match self {
             PlanGoal::Add(nodes) => nodes.clone(),

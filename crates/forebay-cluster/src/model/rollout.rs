@@ -1,4 +1,4 @@
-//! Rollouts: other versions come to serve, on all nodes or on none.
+//! Rollouts: swaps and rollbacks of tables, on all nodes or on none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::names::{RequestId, RolloutId};
 use crate::ids::NodeId;
 
-/// A rollout, and how far it is.
+/// A rollout, and its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rollout {
@@ -19,29 +19,30 @@ pub struct Rollout {
     pub options: RolloutOptions,
     pub phase: Phase,
     pub begun_unix_ms: u64,
-    /// The revision of the head that let the new versions serve, and the one that took them back.
+    /// The revision of the head that made the new versions serve, and the one that reverted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverted: Option<u64>,
-    /// The nodes that have to be ready, and have to confirm.
+    /// The nodes that must be ready and must confirm.
     pub participants: BTreeSet<NodeId>,
-    /// What each of them proved before the commit.
+    /// The proof of each participant before the commit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub verified: BTreeMap<NodeId, BTreeMap<TableName, Proof>>,
-    /// Nodes that were not waited for: they may serve what served before, until they hear of this.
+    /// Nodes that the rollout does not wait for. They may serve the old version until they read
+    /// this entry.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub excluded: BTreeSet<NodeId>,
-    /// It was ended so that an operator's rollback could go first.
+    /// The rollout was ended so that an operator's rollback could go first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gave_way: bool,
-    /// Why it ended as it did, or what it waits for, for people.
+    /// Why the rollout ended so, or what it waits for, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl Rollout {
-    /// Whether it can be given up: until it is committed.
+    /// Returns whether the rollout can be cancelled. It can until it is committed.
     pub fn can_cancel(&self) -> Result<(), String> {
         let why = self.reason.as_deref().unwrap_or("nobody noted why");
         let words = match self.phase {
@@ -65,13 +66,13 @@ pub struct RolloutTable {
     pub from: Option<u64>,
     pub to: u64,
     pub role: RolloutRole,
-    /// How many versions are kept, the serving one among them.
+    /// The number of versions to keep, including the serving one.
     pub keep: usize,
-    /// What the table's entry said of earlier versions before the commit.
+    /// The history of the table's entry before the commit.
     pub history: Vec<u64>,
 }
 
-/// What a node read back of a version: of every record that it holds.
+/// A node's proof for a version: the count and checksum of every record that the node holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
@@ -80,53 +81,55 @@ pub struct Proof {
     pub content: ContentSum,
 }
 
-/// What a rollout is to a table.
+/// The kind of change that a rollout makes to a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RolloutRole {
-    /// A swap to a version: what serves becomes the one to roll back to.
+    /// A swap to a version. The version that served before becomes the target of a rollback.
     Swap,
-    /// Back to what served before.
+    /// A rollback to the version that served before.
     Rollback,
-    /// The same rows in another version, which takes the place of the one that serves.
+    /// A version with the same rows replaces the serving one.
     Replace,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RolloutOptions {
-    /// So long without progress of a node, and it is left out, or the rollout ends.
+    /// The time without progress after which a node is excluded, or the rollout ends.
     pub deadline_ms: u64,
-    /// Every part has to be ready on so many nodes for that; none: all replicas but one.
+    /// The number of ready nodes that every range needs to exclude others. `None`: all replicas but
+    /// one.
     pub min_replicas: Option<usize>,
     pub on_failure: OnFailure,
 }
 
-/// When a node does not confirm after the commit.
+/// The reaction to a node that does not confirm after the commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// All go back to what served before.
+    /// All nodes go back to the version that served before.
     Revert,
-    /// The new version serves on, where enough nodes have it.
+    /// The new version continues to serve, if enough nodes have it.
     Keep,
 }
 
-/// How far a rollout is.
+/// The phase of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Nodes bring, verify and open the versions.
+    /// Nodes fetch, verify and open the versions.
     Preparing,
     /// The head names the new versions.
     Committed,
-    /// Every participant serves them. Ended.
+    /// Every participant serves the new versions. This phase is final.
     Confirmed,
-    /// It was given up before the commit: what was brought is removed. Ended.
+    /// The rollout ended before the commit, and nodes remove the fetched versions. This phase is
+    /// final.
     Aborted,
     /// The head names the old versions again.
     Reverting,
-    /// Every participant serves those. Ended.
+    /// Every participant serves the old versions. This phase is final.
     Reverted,
 }
 
@@ -135,7 +138,7 @@ impl Phase {
         matches!(self, Phase::Confirmed | Phase::Aborted | Phase::Reverted)
     }
 
-    /// Whether nodes have to have its versions open.
+    /// Returns whether nodes must have the rollout's versions open.
     pub fn wants_versions(self) -> bool {
         matches!(self, Phase::Preparing | Phase::Committed)
     }

@@ -1,9 +1,9 @@
-//! Partitions of live tables that are being split.
+//! Splits of live tables' partitions that are under way.
 //!
-//! First the partition's entry names the children that are to come, with groups and peers of their
-//! own, on the nodes that have the partition's: so all of them know of these peers before any of
-//! them can be there. Then the group's log splits it, and when somebody has such a peer the map
-//! names the children. Until then nobody is led to them, and the group's peers stay as they are.
+//! First the partition's entry names the future children, with their own groups and peers on the
+//! partition's nodes. So every node knows of these peers before any of them can exist. Then the
+//! group's log decides the split. Once a node has such a peer, the map names the children. Until
+//! then no request is routed to them, and the group's membership does not change.
 
 use forebay_engine::{Bound, Bounds, PartitionId};
 use forebay_host::encode_split_point;
@@ -13,24 +13,24 @@ use crate::ids::NodeId;
 
 use super::groups::{GroupEntry, PeerEntry, PeerState, PlannedSplit, SplitFrom};
 
-/// What the children of a split are numbered by.
+/// The numbers for the children of a split.
 #[derive(Debug, Clone, Copy)]
 pub struct ChildIds {
-    /// Of the first child; the others have those that follow.
+    /// The number of the first child. The other children have the following numbers.
     pub partition: PartitionId,
     pub group: GroupId,
-    /// The coordinator's, and the revision that it makes.
+    /// The coordinator's term, and the revision that it writes.
     pub term: u64,
     pub revision: u64,
 }
 
 impl PlannedSplit {
-    /// Where the partition is split.
+    /// Returns the split points.
     pub fn points(&self) -> impl Iterator<Item = &Bound> {
         self.children.iter().map(|child| &child.bounds.lower)
     }
 
-    /// As the group's log has it.
+    /// Returns the entry for the group's log.
     pub fn entry(&self) -> SplitEntry {
         let from = |child: &GroupEntry| {
             child
@@ -55,10 +55,11 @@ impl PlannedSplit {
 }
 
 impl GroupEntry {
-    /// Plans a split at points that rise. Of each child that is to come the peer on the node
-    /// `first` stands for election first: who leads the whole leads it then, too, and finds
-    /// commands that are on their way. REQUIRES: the points lie within the partition, and its
-    /// peers are settled.
+    /// Plans a split at points that rise. In each child the peer on the node `first` is the first
+    /// candidate for election. So the parent's leader also leads the children, and commands in
+    /// flight find it.
+    ///
+    /// REQUIRES: the points are within the partition, and its peers are settled.
     pub fn plan_split(&mut self, points: &[Bound], first: Option<NodeId>, ids: ChildIds) {
         debug_assert!(
             points.is_sorted_by(|one, next| one < next)
@@ -108,13 +109,13 @@ impl GroupEntry {
             group: self.group,
             peers,
         });
-        // They run as soon as they are there: where one is gone then, it forgot.
+        // These peers run as soon as they exist. If one is missing later, it has lost its promises.
         let all = child.peers.iter_mut();
         all.for_each(|peer| peer.state = PeerState::Made);
         child
     }
 
-    /// Takes the planned children off, which are entries of their own from now on.
+    /// Removes and returns the planned children, which are entries of their own from now on.
     pub fn take_children(&mut self) -> Vec<GroupEntry> {
         let children = self
             .split

@@ -1,4 +1,4 @@
-//! The tables of a cluster.
+//! The tables of a cluster, as the catalog describes them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::live::LiveEntry;
 use super::names::RolloutId;
 use crate::ids::NodeId;
 
-/// Over so many documents tables are spread, by their names.
+/// The number of documents over which tables are spread by name.
 const PAGES: u64 = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,43 +21,44 @@ pub struct TablesPage {
     pub tables: BTreeMap<TableName, TableEntry>,
 }
 
-/// A table as the catalog knows it.
+/// The catalog's entry for a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableEntry {
     pub order: Order,
     pub layout: LayoutName,
-    /// How many nodes are to hold each part. Fewer do where there are fewer.
+    /// The desired number of nodes for each part. If the cluster has fewer nodes, fewer hold it.
     pub replicas: usize,
-    /// While that changes, as many hold it as before or as afterwards, whichever is more.
+    /// During a change of `replicas`, the number before or after it, whichever is higher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas_held: Option<usize>,
-    /// The version that serves; none before the first commit.
+    /// The serving version. `None` before the first commit.
     pub serving: Option<u64>,
-    /// The versions that served before, oldest first: a rollback goes to the last one.
+    /// The versions that served before, oldest first. A rollback goes to the last one.
     #[serde(default)]
     pub history: Vec<u64>,
-    /// Versions that an operator rolled back from.
+    /// The versions that an operator rolled back from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad: Vec<u64>,
-    /// The rollout that made it: a table of the same name that was dropped before is another one,
-    /// though its versions have the same numbers. Not known in catalogs of format 1.
+    /// The rollout that created the table. It distinguishes the table from a dropped one of the
+    /// same name, whose versions have the same numbers. Catalogs of format 1 do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<RolloutId>,
-    /// The work under way that concerns it.
+    /// The rollout under way that includes the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutId>,
-    /// Each range of its layout, which is its own, is held by its whole list: what is read most by
-    /// more nodes than `replicas`, which is the least. Of format 3.
+    /// Whether every node of a list holds its range. The table then has its own layout. Ranges that
+    /// are read most are on more nodes than `replicas`, which is the minimum. Since format 3.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_range: bool,
-    /// It is a live table: it has groups, and neither versions nor rollouts. Of format 3.
+    /// The settings of a live table, which has groups, and neither versions nor rollouts. Since
+    /// format 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Box<LiveEntry>>,
 }
 
 impl TableEntry {
-    /// A table that serves nothing yet.
+    /// Creates a table that serves nothing yet.
     pub fn new(order: Order, layout: LayoutName, replicas: usize) -> Self {
         Self {
             order,
@@ -74,7 +75,7 @@ impl TableEntry {
         }
     }
 
-    /// How many of a list hold a part of it, or are to.
+    /// Returns how many nodes of a list hold its range, or are to hold it.
     pub fn holding(&self) -> usize {
         match self.by_range {
             true => usize::MAX,
@@ -82,12 +83,12 @@ impl TableEntry {
         }
     }
 
-    /// How long the lists of its layout have to be.
+    /// Returns the length that the lists of the table's layout need.
     pub fn wanted(&self) -> usize {
         self.replicas.max(self.replicas_held.unwrap_or(0))
     }
 
-    /// Who of a range's list holds it.
+    /// Returns the nodes of a range's list that hold it.
     pub fn of_list<'a>(&self, list: &'a [NodeId]) -> &'a [NodeId] {
         match self.by_range {
             true => list,
@@ -96,7 +97,7 @@ impl TableEntry {
     }
 }
 
-/// The page of a table.
+/// Returns the page of a table.
 pub(super) fn page_of(table: &TableName) -> u32 {
     (xxh3_64(table.as_str().as_bytes()) % PAGES) as u32
 }

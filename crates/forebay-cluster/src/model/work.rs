@@ -1,4 +1,4 @@
-//! What is under way, and what came of it.
+//! The work under way in a cluster, and the outcomes of earlier requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,31 +15,31 @@ use crate::reads::BatchReads;
 use crate::time::Timing;
 use crate::traffic::ReplicaTraffic;
 
-/// See the module's text.
+/// The document with all work under way and the latest outcomes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkPage {
-    /// Under way, and those that ended last.
+    /// The rollouts under way, and those that ended last.
     pub rollouts: BTreeMap<RolloutId, Rollout>,
-    /// The requests that were taken up last.
+    /// The answers to the latest requests.
     pub answers: BTreeMap<RequestId, RequestAnswer>,
-    /// The plans that were carried out last, and the one that is.
+    /// The latest plans, and the one that is carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rebalances: Vec<Rebalance>,
-    /// Nodes that somebody drained: they hold nothing until somebody adds them.
+    /// Nodes that an operator drained. They hold nothing until an operator adds them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub drained: BTreeSet<NodeId>,
     pub next_rollout: u64,
     pub next_node: u32,
-    /// Of the groups of live tables.
+    /// The next number for a group of a live table.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_group: u64,
-    /// Loads into live tables: those under way, and those that ended last.
+    /// The loads into live tables under way, and those that ended last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<TableLoad>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_load: u64,
-    /// From [`FORMAT_OF_TIMING`](super::FORMAT_OF_TIMING) on.
+    /// Set since [`FORMAT_OF_TIMING`](super::FORMAT_OF_TIMING).
     #[serde(default, skip_serializing_if = "Timing::is_default")]
     pub timing: Timing,
 }
@@ -48,25 +48,24 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// About how much partitions of live tables hold, as their leaders told last. Those of which nobody
-/// told are not in it.
+/// The approximate sizes of live tables' partitions, as their leaders last reported. Partitions
+/// without a report are missing.
 pub type Survey = BTreeMap<TableName, BTreeMap<PartitionId, SurveyedPartition>>;
 
-/// What is known of a partition.
+/// The size and load of a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurveyedPartition {
     #[serde(flatten)]
     pub size: PartitionSize,
-    /// Who leads it; none: a coordinator of the version before does not tell.
+    /// The leader's node. `None`: a coordinator of the previous program version does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<NodeId>,
-    /// How much is done there, by the nodes of its replicas; those that told of nothing are not in
-    /// it.
+    /// The load on the partition by the nodes of its replicas. Nodes without a report are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<(NodeId, ReplicaTraffic)>,
 }
 
-/// What became of a request.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestAnswer {
@@ -78,26 +77,26 @@ pub struct RequestAnswer {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Done,
-    /// A rollout does it.
+    /// This rollout carries the request out.
     Rollout(RolloutId),
     /// The plan of this request is carried out.
     Rebalance,
-    /// The load of this number.
+    /// The load of this number carries the request out.
     Load(u64),
-    /// About how much live tables hold.
+    /// The approximate sizes of live tables.
     Survey(Survey),
-    /// How much batch tables are read.
+    /// The read rates of batch tables.
     Reads(BatchReads),
-    /// How they stand: a `LiveStatus`; null where there are none.
+    /// The state of live tables: a `LiveStatus`, or null if there are none.
     LiveState(serde_json::Value),
-    /// The words say why, and what to do.
+    /// The reason for the refusal, and what to do.
     Refused(String),
-    /// Something else is under way.
+    /// Other work is under way.
     Busy(String),
 }
 
 impl Outcome {
-    /// Whether it tells of something, and changed nothing.
+    /// Returns whether the answer only reports something, and nothing was changed.
     pub fn is_reported(&self) -> bool {
         matches!(
             self,
@@ -107,7 +106,7 @@ impl Outcome {
 }
 
 impl WorkPage {
-    /// The rollout under way that a table takes part in.
+    /// Returns the rollout under way that includes a table.
     pub fn rollout_of(&self, table: &TableName) -> Option<&Rollout> {
         self.under_way()
             .find(|rollout| rollout.tables.contains_key(table))
@@ -119,19 +118,19 @@ impl WorkPage {
             .filter(|rollout| !rollout.phase.is_over())
     }
 
-    /// The load into a table that is under way.
+    /// Returns the load into a table that is under way.
     pub fn load_of(&self, table: &TableName) -> Option<&TableLoad> {
         let mut loads = self.loads.iter();
         loads.find(|load| load.table == *table && !load.stage.is_over())
     }
 
-    /// The plan that is carried out.
+    /// Returns the plan that is carried out.
     pub fn moving(&self) -> Option<&Rebalance> {
         let last = self.rebalances.last();
         last.filter(|rebalance| !rebalance.stage.is_over())
     }
 
-    /// Whether what was asked for can still be given up; the words say how it has ended.
+    /// Returns whether the request can still be cancelled. The error says how it has ended.
     pub fn can_cancel(&self, request: &RequestId) -> Result<(), String> {
         let mut rollouts = self.rollouts.values();
         if let Some(rollout) = rollouts.find(|rollout| rollout.request == *request) {

@@ -1,19 +1,20 @@
-//! What is wrong with the catalog itself, as a node finds it.
+//! Problems of the catalog itself, as a node detects them.
 //!
-//! A catalog that is lost, or an old copy, says nothing: what it does not name might be removed. So
-//! nothing is done by it, and operators are told.
+//! A lost catalog, or an old copy of one, is no basis for actions: acting on it could remove data
+//! that it does not name. So the node does nothing by such a catalog, and operators see an alarm.
 
 use crate::catalog::RESTORE;
 use crate::ids::ClusterId;
 use crate::model::Head;
 
-/// See the module's text.
+/// A detector of a lost, damaged or outdated catalog.
 #[derive(Debug)]
 pub struct Alarm {
     cluster: ClusterId,
-    /// The newest revision that was heard of, before this node started or since.
+    /// The newest revision that this node knows of, from before its start or since.
     newest: u64,
-    /// As of when the catalog was asked: more may be heard of before it answers.
+    /// The value of `newest` when the node asked the catalog. It may rise before the answer
+    /// arrives.
     asked: u64,
     problem: Option<String>,
 }
@@ -28,17 +29,17 @@ impl Alarm {
         }
     }
 
-    /// Says that there was such a revision.
+    /// Records that such a revision existed.
     pub fn expect(&mut self, revision: u64) {
         self.newest = self.newest.max(revision);
     }
 
-    /// The catalog is asked for its head.
+    /// Records that the node asks the catalog for its head.
     pub fn look(&mut self) {
         self.asked = self.newest;
     }
 
-    /// A catalog with an older one is an old copy.
+    /// Returns the newest known revision. A catalog with an older one is an old copy.
     pub fn newest(&self) -> u64 {
         self.newest
     }
@@ -47,14 +48,14 @@ impl Alarm {
         self.problem.as_deref()
     }
 
-    /// Takes note of what is found there; returns whether that is another thing than before.
+    /// Records the problem found; returns whether it differs from the previous one.
     pub fn note(&mut self, problem: Option<String>) -> bool {
         let is_new = self.problem != problem;
         self.problem = problem;
         is_new
     }
 
-    /// What is wrong with a head that is there.
+    /// Returns the problem of an existing head.
     pub fn of(&self, head: &Head) -> Option<String> {
         if head.cluster != self.cluster {
             return Some(format!(
@@ -66,7 +67,7 @@ impl Alarm {
     }
 }
 
-/// What is wrong with a catalog whose head is `found`.
+/// Describes the problem of a catalog whose head is `found`.
 pub fn older(found: u64, newest: u64) -> String {
     format!(
         "the catalog in the store is an old copy, of revision {found}, and revision {newest} is known: nothing is \

@@ -1,4 +1,4 @@
-//! The versions that a node is to have, and how far it is with each.
+//! The versions that a node has to have, and its progress in each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::model::{Model, Proof, RolloutId};
 use crate::time::Now;
 use crate::version::{ranges_answered, ranges_of};
 
-/// How often a version is tried before a rollout is told that it cannot be had here.
+/// The number of tries after which a rollout learns that this node cannot get a version.
 const TRIES: u32 = 3;
-/// Between two tries, doubling.
+/// The time between two tries. It doubles each time.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(30);
 
@@ -23,23 +23,25 @@ pub type VersionPlace = (TableName, u64);
 /// A version on this node.
 #[derive(Debug)]
 pub struct Copy {
-    /// What it has, or is to have, of it.
+    /// The ranges that the node has of it, or has to have.
     pub ranges: Vec<Bounds>,
     pub state: CopyState,
-    /// It has been ready before, with other ranges: those are here still.
+    /// The version was ready before with other ranges, which are still on the node.
     is_here: bool,
-    /// Whether it is open, or is to be.
+    /// Whether it is open, or has to be.
     is_open: bool,
 }
 
-/// What is to be here of a version.
+/// The ranges that the node has to have of a version.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WantedVersion {
-    /// What others look for here: this first.
+    /// Ranges for which other nodes ask this node. It fetches these first.
     pub answered: Vec<Bounds>,
-    /// With what is on its way here, or held on for a while.
+    /// The ranges in `answered`, those moving to this node, and those that it still keeps for a
+    /// while.
     pub held: Vec<Bounds>,
-    /// Whether it is to be open, and is waited for; else it is kept to roll back to.
+    /// Whether the version has to be open, and rollouts wait for it. If not, it is kept for a
+    /// rollback.
     pub is_open: bool,
 }
 
@@ -49,7 +51,7 @@ pub enum CopyState {
         done_bytes: u64,
         total_bytes: u64,
     },
-    /// It is here, verified and open.
+    /// The version is on the node, verified and open.
     Ready(Proof),
     Failed {
         problem: String,
@@ -58,27 +60,27 @@ pub enum CopyState {
     },
 }
 
-/// What is to be begun, and what is to be given up.
+/// Versions to begin, and versions to give up.
 #[derive(Debug, Default, PartialEq)]
 pub struct Work {
     pub prepare: Vec<Prepare>,
     pub forget: Vec<VersionPlace>,
 }
 
-/// A version that is to be brought.
+/// A version to fetch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prepare {
     pub place: VersionPlace,
     pub ranges: Vec<Bounds>,
-    /// Whether it is to be opened, to serve.
+    /// Whether to open it, to serve.
     pub open: bool,
 }
 
-/// See the module's text.
+/// The versions on a node and their states.
 #[derive(Debug, Default)]
 pub struct Copies(BTreeMap<VersionPlace, Copy>);
 
-/// What a node has to have by a model.
+/// Returns the versions that a node has to have by a model.
 pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, WantedVersion> {
     let mut wanted = BTreeMap::new();
     for (name, entry) in model.all_tables() {
@@ -96,7 +98,7 @@ pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, WantedVersion
             is_open: true,
         });
         let open = of_layout.unwrap_or_default();
-        // So that a rollback finds it wherever the table has come meanwhile.
+        // A rollback then finds it on the table's current nodes.
         if let Some(before) = entry.history.last() {
             let kept = WantedVersion {
                 is_open: false,
@@ -110,8 +112,8 @@ pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, WantedVersion
     wanted
 }
 
-/// The versions that are kept once they are here: of a rollout that is not over what is, or was, to
-/// serve, and what served before, as not all nodes have ended it yet.
+/// Returns the versions that are kept once they are on the node. For a rollout in progress these
+/// are its new versions and the previous ones, because not all nodes have completed it yet.
 pub fn kept(model: &Model) -> impl Iterator<Item = VersionPlace> {
     let rollouts = model.work.under_way();
     let tables = rollouts.flat_map(|rollout| &rollout.tables);
@@ -126,7 +128,7 @@ impl Copy {
         self.is_here || matches!(self.state, CopyState::Ready(_))
     }
 
-    /// Whether all is here that is to be.
+    /// Returns whether all wanted ranges are on the node.
     pub fn is_whole(&self, wanted: &WantedVersion) -> bool {
         self.ranges == wanted.held && matches!(self.state, CopyState::Ready(_))
     }
@@ -141,7 +143,7 @@ impl Copies {
         self.0.get(place).is_some_and(Copy::is_here)
     }
 
-    /// Begins what is wanted and not there, and gives up what is there and not wanted.
+    /// Begins wanted versions that are missing, and gives up versions that are not wanted.
     pub fn reconcile(
         &mut self,
         now: Now,
@@ -158,7 +160,7 @@ impl Copies {
             self.0.remove(&place);
             work.forget.push(place);
         }
-        // What is kept to roll back to waits for what is to serve.
+        // Versions kept for a rollback wait for those that have to serve.
         let is_missing = |(place, wanted): &(&VersionPlace, &WantedVersion)| {
             wanted.is_open && !self.0.get(place).is_some_and(|copy| copy.is_whole(wanted))
         };
@@ -174,7 +176,7 @@ impl Copies {
                 }
                 continue;
             }
-            // What others look for here comes before what is on its way.
+            // Ranges for which others ask this node come before those that are moving.
             let ranges = match is_here {
                 true => &wanted.held,
                 false => &wanted.answered,
@@ -215,7 +217,7 @@ impl Copies {
         self.0.insert(place.clone(), copy);
     }
 
-    /// `None`: what was being brought is wanted no longer, or with other ranges.
+    /// Returns the version being fetched. `None` if it is no longer wanted, or with other ranges.
     fn fetching(&mut self, place: &VersionPlace, ranges: &[Bounds]) -> Option<&mut Copy> {
         let copy = self.0.get_mut(place)?;
         let is_that = copy.ranges == ranges && !matches!(copy.state, CopyState::Ready(_));
@@ -260,7 +262,7 @@ impl Copies {
         }
     }
 
-    /// How a rollout stands here: of the tables that it is about.
+    /// Returns the readiness for a rollout of these versions.
     pub fn readiness(&self, places: &[VersionPlace]) -> Readiness {
         let (mut done, mut total) = (0, 0);
         let mut proofs = BTreeMap::new();
@@ -292,8 +294,8 @@ impl Copies {
         }
     }
 
-    /// How far what others are to look for here, or have looked for, is brought; `None`: all of it
-    /// is here.
+    /// Returns the progress in fetching the ranges for which others ask, or have asked, this node;
+    /// `None` if it has all of them.
     pub fn moving(&self, wanted: &BTreeMap<VersionPlace, WantedVersion>) -> Option<Readiness> {
         let open = wanted.iter().filter(|(_, wanted)| wanted.is_open);
         let missing: Vec<VersionPlace> = open
@@ -302,7 +304,7 @@ impl Copies {
             .collect();
         match self.readiness(&missing) {
             _ if missing.is_empty() => None,
-            // With other ranges, which is not the end.
+            // The version has other ranges, so the fetch is not complete.
             Readiness::Ready { .. } => Some(Readiness::Fetching {
                 done_bytes: 0,
                 total_bytes: 0,
@@ -319,7 +321,7 @@ impl Copies {
     }
 }
 
-/// The places of a rollout's versions.
+/// Returns the versions of a rollout.
 pub fn places_of(model: &Model, rollout: RolloutId) -> Vec<VersionPlace> {
     let rollout = model.work.rollouts.get(&rollout);
     let tables = rollout.into_iter().flat_map(|rollout| &rollout.tables);

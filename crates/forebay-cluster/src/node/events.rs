@@ -1,4 +1,4 @@
-//! What a follower is told, and what it has done.
+//! Events that a follower receives, and actions that it requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::model::{Head, Model, Proof};
 use crate::reads::ReadsReport;
 use crate::reports::GroupReport;
 
-/// What a follower is told.
+/// An event for a follower.
 #[derive(Debug, Clone)]
 pub enum FollowerEvent {
     Tick,
@@ -24,20 +24,20 @@ pub enum FollowerEvent {
     Lost {
         seq: u64,
     },
-    /// Where the coordinator is.
+    /// The coordinator's address.
     Coordinator(HostPort),
-    /// A head, and its model. `remembered`: as this node knew it before it stopped.
+    /// A head, and its model. `remembered`: this node knew it before it stopped.
     Loaded {
         head: Box<Head>,
         model: Box<Model>,
         remembered: bool,
     },
     NotLoaded,
-    /// The head as it is in the catalog.
+    /// The head in the catalog.
     Head(Box<Head>),
-    /// As another node knows it.
+    /// A head that another node knows.
     Told(Box<Head>),
-    /// The catalog answers, and has no head that can be read.
+    /// The catalog answers, and has no readable head.
     NoCatalog(String),
     /// The catalog does not answer.
     NoHead,
@@ -56,24 +56,24 @@ pub enum FollowerEvent {
         ranges: Vec<Bounds>,
         problem: String,
     },
-    /// All that was to serve does, and what was to be dropped is, but for these.
+    /// The activation is complete, except for these tables.
     Activated {
         revision: u64,
         problems: BTreeMap<TableName, String>,
     },
     Suspect(NodeId),
     Trust(NodeId),
-    /// How much room there is, and how fast things come.
+    /// The free space, and the rate of fetching.
     Room(NodeRoom),
-    /// How much batch tables are read here now.
+    /// The current reads of batch tables on this node.
     Reads(Vec<ReadsReport>),
-    /// How all replicas of live tables here stand now.
+    /// The current state of all local replicas of live tables.
     Replicas {
         reports: Vec<GroupReport>,
-        /// What keeps tables from being as they are to be.
+        /// Why tables are not in their ordered state.
         troubles: Vec<String>,
     },
-    /// The node is told to stop.
+    /// The node has to stop.
     Leave,
 }
 
@@ -82,59 +82,60 @@ pub enum FollowerEvent {
 pub struct Activation {
     pub revision: u64,
     pub tables: BTreeMap<TableName, Serve>,
-    /// Tables that are none any more, or not of versions: what lies here of them goes.
+    /// Tables that no longer exist or are no longer batch tables: their local versions are removed.
     pub dropped: BTreeSet<TableName>,
 }
 
-/// What is to be done.
+/// An action for the shell to carry out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FollowerAction {
     Beat {
         to: HostPort,
         beat: Box<Beat>,
     },
-    /// Look at the head in the catalog; where that does not answer, ask a node.
+    /// Read the head in the catalog. If the catalog does not answer, ask a node.
     ReadHead,
-    /// Read what the head names: from these, else from the catalog.
+    /// Read the documents of the head: from these nodes, otherwise from the catalog.
     Load {
         head: Box<Head>,
     },
-    /// Read what this node knew before it stopped.
+    /// Read the head and the documents that this node knew before it stopped.
     Remember,
-    /// Bring the version, of these ranges, and have it open. What is being brought of it with other
-    /// ranges is given up.
+    /// Fetch these ranges of the version, and open it. This cancels a fetch of the version with
+    /// other ranges.
     Prepare {
         place: VersionPlace,
         ranges: Vec<Bounds>,
-        /// Else it is kept to roll back to, and stays closed.
+        /// Whether to open the version. If not, it is kept closed, for a rollback.
         open: bool,
     },
     Forget {
         place: VersionPlace,
     },
-    /// Let these versions serve, and no others, at one moment.
+    /// Make these versions serve, and no others, in one step.
     Activate(Activation),
-    /// The replicas of live tables that are to be here are others than before. The first time after
-    /// a start it comes whatever they are.
+    /// The ordered replicas of live tables have changed. The first orders after a start always
+    /// come, whatever they are.
     ///
-    /// REQUIRES: before it is carried out the head that is known is noted on the disk. A node that
-    /// knew less after a restart could follow an older head, and remove what that does not name.
+    /// REQUIRES: before the shell carries this out, it saves the known head on the disk. A node
+    /// that knew less after a restart could follow an older head, and remove what that does not
+    /// name.
     Replicas(Box<ReplicaOrders>),
-    /// Route by what is known.
+    /// Rebuild the map from the current knowledge.
     Route,
-    /// The head was heard of too long ago: serve nothing, or serve again.
+    /// The last head is too old: serve nothing (true), or serve again (false).
     OnIsolation(bool),
-    /// What is wrong with the catalog is another thing than before.
+    /// The catalog's problem has changed.
     Alarm(Option<String>),
-    /// It has left: the process may end.
+    /// The node has left: the process may end.
     Left,
-    /// It cannot be a node of this cluster.
+    /// The node cannot be a node of this cluster.
     Refused {
         problem: String,
     },
 }
 
-/// What serves of a table.
+/// The serving version of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serve {
     pub version: u64,

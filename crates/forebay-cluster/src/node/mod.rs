@@ -1,11 +1,10 @@
-//! One node's part in all protocols: it follows, it may have the seat, and coordinates while it
-//! does.
+//! The state machine of one node: a follower that may hold the lease and act as the coordinator.
 
 mod alarm;
 mod copies;
 mod events;
 mod follower;
-mod said;
+mod reported_state;
 mod suspicions;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,23 +23,23 @@ use crate::message::{Beat, BeatReply, Introduction};
 use crate::rng::Rng;
 use crate::time::Now;
 
-/// What a node is told.
+/// An event for a node.
 #[derive(Debug, Clone)]
 pub enum NodeEvent {
     Tick,
     Follower(FollowerEvent),
     Lease(LeaseEvent),
     Coordinator(CoordinatorEvent),
-    /// Another node's heartbeat; the token is given back with the answer.
+    /// Another node's heartbeat; the answer returns the token.
     Beat {
         token: u64,
         beat: Box<Beat>,
     },
-    /// Somebody says that there are requests.
+    /// A node or client reports new requests.
     Notified,
 }
 
-/// What is to be done.
+/// An action for the shell to carry out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeAction {
     Follower(FollowerAction),
@@ -48,17 +47,17 @@ pub enum NodeAction {
     Coordinator(CoordinatorAction),
 }
 
-/// Which part of the node is told something next.
+/// The part of the node that receives the next event.
 enum NotifyTurn {
     Follower(FollowerEvent),
     Lease(LeaseEvent),
     Coordinator(CoordinatorEvent),
 }
 
-/// Of heartbeats of this node to itself.
+/// Marks the tokens of heartbeats of this node to itself.
 const OWN: u64 = 1 << 63;
 
-/// Hands a coordinator's action on; answers to this node's own heartbeats stay here.
+/// Passes on a coordinator's action. Answers to this node's own heartbeats stay inside the node.
 fn answer(
     action: CoordinatorAction,
     todo: &mut VecDeque<NotifyTurn>,
@@ -73,7 +72,7 @@ fn answer(
     }
 }
 
-/// See the module's text.
+/// The state machine of one node.
 #[derive(Debug)]
 pub struct Node {
     follower: Follower,
@@ -111,12 +110,12 @@ impl Node {
         self.coordinator.as_ref()
     }
 
-    /// Says which revision this node knew before it started.
+    /// Sets the revision that this node knew before it started.
     pub fn remember(&mut self, revision: u64, cached: BTreeSet<TableName>) {
         self.follower.remember(revision, cached);
     }
 
-    /// What is wrong with the catalog itself.
+    /// Returns the problem of the catalog itself.
     pub fn alarm(&self) -> Option<String> {
         let own = self.follower.alarm().problem().map(str::to_owned);
         let behind = || {
@@ -132,8 +131,8 @@ impl Node {
 
     pub fn handle(&mut self, now: Now, event: NodeEvent) -> Vec<NodeAction> {
         let mut actions = Vec::new();
-        // A process that was stopped for a while finds heartbeats waiting. Before the first of them
-        // it has to know that its lease is over: by its clock all nodes have been silent.
+        // A process that was stopped for a while finds waiting heartbeats. It has to check that its
+        // lease is over before it handles the first: by its clock all nodes have been silent.
         self.lease
             .want(self.follower.is_alone(now) || self.coordinator.is_some());
         let coordinator = self.coordinator.as_ref();
@@ -171,7 +170,8 @@ impl Node {
         actions
     }
 
-    /// Tells a part of the node something, and the others what comes of it, one after the other.
+    /// Passes an event to a part of the node, then the resulting events to the others, one after
+    /// the other.
     fn notify(&mut self, now: Now, reported: NotifyTurn, actions: &mut Vec<NodeAction>) {
         let mut todo = VecDeque::from([reported]);
         while let Some(reported) = todo.pop_front() {
@@ -185,7 +185,7 @@ impl Node {
         }
     }
 
-    /// The answer to a heartbeat that belongs to another node.
+    /// Redirects a heartbeat to the coordinator.
     fn lead_on(&self, token: u64) -> NodeAction {
         let holder = self.lease.holder().map(|holder| holder.peer.clone());
         let coordinator = holder.filter(|peer| *peer != self.peer);
@@ -200,7 +200,7 @@ impl Node {
         todo: &mut VecDeque<NotifyTurn>,
         actions: &mut Vec<NodeAction>,
     ) {
-        // Only what was just read is news: the node may have been told better since.
+        // Only a lease just read is news: the node may know a newer coordinator by now.
         let is_news = !matches!(event, LeaseEvent::Tick);
         for action in self.lease.handle(now, self.follower.timing(), event) {
             match action {
@@ -263,7 +263,7 @@ impl Node {
                     let (seq, token) = (beat.seq, beat.seq | OWN);
                     todo.push_back(match self.coordinator {
                         Some(_) => NotifyTurn::Coordinator(CoordinatorEvent::Beat { token, beat }),
-                        // It was the coordinator, or is not yet.
+                        // This node was the coordinator, or is not yet.
                         None => NotifyTurn::Follower(FollowerEvent::Reply {
                             seq,
                             reply: Box::new(BeatReply::NotCoordinator { coordinator: None }),
@@ -280,7 +280,7 @@ impl Node {
         }
     }
 
-    /// What is known of the tables here, for people.
+    /// Returns the serving versions of this node, for people.
     pub fn serving(&self) -> BTreeMap<String, u64> {
         let active = self.follower.active().iter();
         active

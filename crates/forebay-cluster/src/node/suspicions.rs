@@ -1,5 +1,7 @@
-//! Whom a node passes over: nodes that the coordinator calls silent, and those that it has found so
-//! itself.
+//! The nodes that a node avoids.
+//!
+//! These are the nodes that the coordinator reports as silent, and those that this node itself
+//! found silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use crate::ids::NodeId;
 use crate::time::{Now, Timing};
 
-/// See the module's text.
+/// The suspected nodes, as one node sees them.
 #[derive(Debug, Default)]
 pub struct Suspicions {
     reported: BTreeSet<NodeId>,
@@ -16,7 +18,7 @@ pub struct Suspicions {
     lost_coordinator: Option<NodeId>,
 }
 
-/// Whether nodes are to be routed to otherwise.
+/// Whether the routes to nodes have to change.
 pub type RoutingChanged = bool;
 
 impl Suspicions {
@@ -28,14 +30,14 @@ impl Suspicions {
             .collect()
     }
 
-    /// As the coordinator has it.
+    /// Returns the nodes that the coordinator reports.
     pub fn reported(&self) -> &BTreeSet<NodeId> {
         &self.reported
     }
 
-    /// A coordinator answers, and says who is silent. Who was the coordinator before stays
-    /// suspected for a while: the new one has to find that out itself. The same one was silent for
-    /// a moment.
+    /// Records the silent nodes from a coordinator's answer. The previous coordinator stays
+    /// suspected for a while, because the new one has to detect that itself. If the coordinator is
+    /// the same, it was only silent for a moment.
     pub fn notify(
         &mut self,
         reported: BTreeSet<NodeId>,
@@ -53,7 +55,7 @@ impl Suspicions {
         self.own.insert(node, now.monotonic).is_none()
     }
 
-    /// Its suspicion lasts until a coordinator answers.
+    /// Suspects a coordinator until a coordinator answers.
     pub fn suspect_coordinator(&mut self, now: Now, node: NodeId) -> RoutingChanged {
         self.lost_coordinator = Some(node);
         self.suspect(now, node)
@@ -64,7 +66,7 @@ impl Suspicions {
         self.own.remove(&node).is_some()
     }
 
-    /// Nodes that were suspected here may have come back.
+    /// Ends suspicions of this node that are old: the nodes may have come back.
     pub fn forgive(&mut self, now: Now, timing: Timing) -> RoutingChanged {
         if let Some(lost) = self.lost_coordinator {
             self.own.insert(lost, now.monotonic);

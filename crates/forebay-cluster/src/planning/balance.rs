@@ -1,5 +1,6 @@
-//! Whether the load of tables lies unevenly on the nodes, and the plan that changes it without
-//! an operator: of the table that does most for the hottest node, within bounds.
+//! Detects uneven load on the nodes, and plans its balancing without an operator.
+//!
+//! The plan changes the table that causes most of the hottest node's load, within limits.
 
 use forebay_engine::TableName;
 use forebay_plan::placement::load_plan::LoadLimits;
@@ -13,33 +14,34 @@ use crate::model::{LayoutName, Model, MovePlan, Survey};
 use crate::reads::BatchReads;
 use crate::traffic::TrafficWindow;
 
-/// By what is done now: what was done an hour ago may be over.
+/// The window of the measurements. The load of an hour ago may be over.
 const WINDOW: TrafficWindow = TrafficWindow::Minute;
-/// The hottest node is to have no more than this share of what it has, or nothing is changed.
+/// The share of its load that the hottest node may keep at most. If a plan does not reach it,
+/// nothing is changed.
 const WORTH: f64 = 0.9;
-/// Nothing more is copied once no placement could have a hottest node with less than this share.
+/// If no placement could lower the hottest node's load below this share, nothing more is copied.
 const NEAR: f64 = 0.9;
 
-/// The node that has most to do.
+/// The node with the highest load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadPeak {
     pub node: NodeId,
-    /// In keys read a minute, or what costs as much.
+    /// The load in keys read a minute, or the equivalent cost.
     pub load: f64,
-    /// Of the nodes that are up and not drained.
+    /// The mean load of the nodes that are up and not drained.
     pub mean: f64,
-    /// The table that has most of the load there.
+    /// The table that causes most of the load on the node.
     pub table: TableName,
 }
 
-/// What is copied at most.
+/// The most that a balancing plan may copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BalanceBounds {
     pub most_copies: usize,
     pub most_bytes: u64,
 }
 
-/// A plan, and why.
+/// A balancing plan, and the reason for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BalanceProposal {
     pub plan: MovePlan,
@@ -47,7 +49,7 @@ pub struct BalanceProposal {
 }
 
 impl LoadPeak {
-    /// `None`: nothing is asked of any table.
+    /// Returns the hottest node. `None`: no table has any load.
     pub fn of(model: &Model, reads: &BatchReads, survey: &Survey) -> Option<Self> {
         let known = KnownLoad {
             summaries: &Summaries::new(),
@@ -83,7 +85,7 @@ impl LoadPeak {
         }
     }
 
-    /// For people.
+    /// Describes the peak for people.
     pub fn words(&self, model: &Model) -> String {
         let node = model.node_name(self.node);
         format!(
@@ -94,7 +96,8 @@ impl LoadPeak {
     }
 }
 
-/// The plan, or why there is none, for people. Of a batch table `known` has to have what serves.
+/// Returns a plan, or why there is none, for people. If the table is a batch table, `known` must
+/// have its serving version.
 pub fn propose_balance(
     model: &Model,
     known: KnownLoad<'_>,
@@ -141,8 +144,8 @@ pub fn propose_balance(
     }
 }
 
-/// Whether clients find a table as well when its parts are on other nodes: those of Redis Cluster
-/// go by the layout that hashed batch tables share.
+/// Checks that clients still find a table if its parts move to other nodes. Redis Cluster clients
+/// use the layout that hashed batch tables share.
 fn check_layout(model: &Model, table: &TableName) -> Result<(), String> {
     match model.table(table) {
         Some(entry) if entry.layout == LayoutName::Main => Err(format!(

@@ -8,7 +8,7 @@ const WIDE: BalanceBounds = BalanceBounds {
     most_bytes: u64::MAX,
 };
 
-/// Six nodes hold the table, and the partitions that the first leads are asked most.
+/// Six nodes hold the table. The partitions that the first node leads have most of the load.
 fn skewed() -> (Model, Survey) {
     cluster(6, 6, |at| match at % 6 {
         0 => 60_000,

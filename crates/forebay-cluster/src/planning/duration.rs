@@ -1,4 +1,4 @@
-//! How long a plan takes, by how fast its nodes brought things lately.
+//! Estimates how long a plan takes, by the pace at which nodes last copied.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,25 +7,26 @@ use super::Proposal;
 use crate::ids::NodeId;
 use crate::model::{LayoutName, Model, MoveBatch};
 
-/// What a batch takes beside its bytes, measured: requests, heartbeats, commits. Who held a part of
-/// a batch table answers on for [`Timing::on_its_way`](crate::time::Timing::on_its_way).
+/// The measured time of a batch beside its bytes: requests, heartbeats and commits. In a batch
+/// table the previous holders serve for [`Timing::on_its_way`](crate::time::Timing::on_its_way)
+/// longer.
 const BATCH: Duration = Duration::from_millis(2500);
 pub(super) const LIVE_BATCH: Duration = Duration::from_secs(1);
-/// Partitions that are split: the first child of a batch, and each further one.
+/// The time to split a partition: for the first child of a batch, and for each further one.
 const FIRST_CHILD: Duration = Duration::from_millis(350);
 const CHILD: Duration = Duration::from_millis(30);
 
-/// Bytes a second that nodes brought lately, as far as that is known.
+/// The bytes a second that nodes last copied, if known.
 pub type Paces = BTreeMap<NodeId, u64>;
 
 impl Proposal {
-    /// Notes how long it takes, about. Of nodes that brought nothing yet the slowest pace of
-    /// another one is taken; where something is copied and no pace is known, nobody can say.
+    /// Sets the expected duration. Nodes that have copied nothing yet count with the slowest pace
+    /// of any other. If something is copied and no pace is known, there is no estimate.
     pub fn estimate(&mut self, model: &Model, paces: &Paces) {
         self.expected = self.time(model, paces, paces.values().min().copied());
     }
 
-    /// `otherwise`: the pace of nodes that copied nothing yet.
+    /// Returns the plan's duration. `otherwise` is the pace of nodes that have copied nothing yet.
     pub(super) fn time(
         &self,
         model: &Model,
@@ -51,7 +52,7 @@ impl Proposal {
     }
 }
 
-/// What a batch takes whatever it copies.
+/// Returns the time that a batch takes whatever it copies.
 fn fixed(model: &Model, batch: &MoveBatch) -> Duration {
     let is_live = |layout: &LayoutName| match layout {
         LayoutName::Main => false,
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
     use crate::model::PlanGoal;
 
-    /// A node more, in one batch.
+    /// A plan that adds one node, in one batch.
     fn plan() -> (Model, Proposal) {
         let (model, summaries) = cluster(4, 5, 1);
         let goal = PlanGoal::Add(nodes(&[4]));
@@ -97,7 +98,7 @@ mod tests {
         proposal.estimate(&model, &Paces::from([(NodeId(4), bytes_per_s)]));
         let time = proposal.expected.unwrap();
         assert!(time.abs_diff(BATCH + Duration::from_secs(15)) < Duration::from_millis(100));
-        // It has brought nothing yet.
+        // This node has copied nothing yet.
         let others = Paces::from([(NodeId(1), bytes_per_s), (NodeId(2), 100 * bytes_per_s)]);
         proposal.estimate(&model, &others);
         assert_eq!(proposal.expected, Some(time));

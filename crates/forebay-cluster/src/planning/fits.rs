@@ -1,8 +1,8 @@
-//! Whether a plan is about what there is.
+//! Checks that a plan still fits the cluster.
 
 use crate::model::{LayoutName, Model, MoveBatch};
 
-/// Whether a batch is about what there is.
+/// Checks that a batch fits the cluster.
 pub fn fits(model: &Model, batch: &MoveBatch) -> Result<(), String> {
     let changed = |what: &dyn std::fmt::Display| {
         Err(format!(
@@ -40,8 +40,8 @@ pub fn fits(model: &Model, batch: &MoveBatch) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether all of a plan's batches are. Later ones may be about layouts that come by an earlier
-/// one.
+/// Checks that all batches of a plan fit. A later batch may use layouts that an earlier one
+/// creates.
 pub fn fits_all(model: &Model, batches: &[MoveBatch]) -> Result<(), String> {
     let mut own = None;
     for batch in batches {

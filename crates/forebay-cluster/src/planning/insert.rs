@@ -1,8 +1,8 @@
-//! Plans that make a live table ready for a bulk insert: its partitions are split and moved so
-//! that the nodes take part alike (docs/papers/planned-bulk-insertion.md).
+//! Plans that prepare a live table for a bulk insert.
 //!
-//! Every replica of a partition takes in what is loaded, so each counts as one that is inserted
-//! into, on a node of its own.
+//! A plan splits and moves the table's partitions so that the nodes share the work equally
+//! (docs/papers/planned-bulk-insertion.md). Every replica of a partition receives what is loaded.
+//! So each replica counts as one that is inserted into, on its own node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,77 +23,79 @@ use crate::model::{
     GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, PlanGoal, SplitChange, Survey,
 };
 
-/// Partitions for each node, unless somebody says how large one is to be.
+/// The number of partitions for each node, if no partition size is given.
 const PIECES_A_NODE: u64 = 4;
-/// Bounds of what is chosen then.
+/// The limits of the partition size that is then chosen.
 const LEAST_BYTES: u64 = 16 << 20;
 const MOST_BYTES: u64 = 1 << 30;
-/// What it costs to move a partition, whatever is in it, as a part of what a node has to take in:
-/// splitting and handing over take their time, and who writes waits meanwhile. Without it
-/// partitions that are nearly empty would be split for the last percent.
+/// The cost of moving a partition, whatever its size, as a share of what one node receives. Splits
+/// and hand-overs take time, and writers wait meanwhile. Without this cost the planner would split
+/// nearly empty partitions for the last percent.
 const HANDOVER_SHARE: f64 = 0.02;
-/// So many nodes share what a batch copies: batches come one after the other.
+/// The number of nodes that one batch is meant for. Batches run one after the other.
 const NODES_A_BATCH: usize = 10;
-/// Moves are to bring the cost to no more than this share of what it is without any.
+/// The share of the cost without moves that a plan with moves may have at most.
 const WORTH: f64 = 0.98;
-/// So much more time is to be saved than spent: both are estimates.
+/// The factor by which the time saved must exceed the time spent. Both are estimates.
 const MARGIN: f64 = 1.25;
-/// What a node takes in a second where no node has copied anything yet. Rather too low: a plan that
-/// is not needed costs seconds, and one that is missing may cost hours.
+/// The bytes that a node receives in a second, if no node has copied anything yet. The value is
+/// rather low: an unneeded plan costs seconds, and a missing one may cost hours.
 const UNKNOWN_PACE: u64 = 16 << 20;
-/// The pace of a slow node, in bytes a second: what no plan saves at this pace, none saves at all.
+/// The pace of a slow node, in bytes a second. A plan that saves nothing at this pace saves nothing
+/// at any.
 pub const SLOW_PACE: u64 = 1 << 20;
 
-/// What is to be inserted into one table.
+/// The rows to insert into one table.
 #[derive(Debug, Clone, Copy)]
 pub struct BulkRows<'a> {
     pub table: &'a TableName,
-    /// Keys of what comes, each for as many of its rows as any other.
+    /// A sample of the keys. Each sampled key represents the same number of rows.
     pub keys: &'a [Vec<u8>],
     pub rows: u64,
-    /// Of keys and values.
+    /// The bytes of keys and values.
     pub bytes: u64,
 }
 
-/// What is to be inserted, and how it is planned for.
+/// A bulk insert, and the settings of its plan.
 #[derive(Debug, Clone, Copy)]
 pub struct BulkInsert<'a> {
-    /// A table, and its secondary indexes: their partitions are one pool (the paper, 5.1).
+    /// A table and its secondary indexes. Their partitions are one pool (the paper, 5.1).
     pub into: &'a [BulkRows<'a>],
-    /// What a partition is to have at most; none: as many bytes as leave four for each node, from
-    /// 16 MiB to 1 GiB, or one for each, whichever gains more time.
+    /// The most bytes of a partition. `None`: either as many bytes as give four partitions for each
+    /// node, from 16 MiB to 1 GiB, or one partition for each node. The planner takes the size that
+    /// saves more time.
     pub partition_bytes: Option<u64>,
-    /// How much a batch copies at most, unless one place alone is more; none: [`BATCH_BYTES`], and
-    /// as much again from each tenth node on.
+    /// The most bytes that a batch copies, unless a single place has more. `None`: [`BATCH_BYTES`]
+    /// for each ten nodes or part of ten.
     pub batch_bytes: Option<u64>,
-    /// What a record that is moved costs, where one that is inserted costs 1.
+    /// The cost of moving a record, where inserting one costs 1.
     pub move_price: f64,
     pub mode: Mode,
 }
 
-/// A plan, as the planner sees it and as the cluster carries it out.
+/// A plan in the planner's terms and in the cluster's.
 #[derive(Debug)]
 pub struct InsertProposal {
     pub insert: InsertPlan,
     pub proposal: Proposal,
-    /// What a piece has at most that may move by itself, as far as keys differ.
+    /// The most bytes of a piece that can move by itself, as far as its keys differ.
     pub partition_bytes: u64,
-    /// Of keys and values, of a record on average.
+    /// The mean bytes of a record's key and value.
     pub record_bytes: f64,
     pub verdict: Verdict,
 }
 
-/// Whether a plan is worth it, in time.
+/// The time that a plan saves and the time that it takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// How much less the busiest node takes for what comes in.
+    /// The time that the busiest node saves on the inserted rows.
     pub saves: Duration,
-    /// What splitting and moving takes.
+    /// The time for splits and moves.
     pub takes: Duration,
 }
 
 impl Verdict {
-    /// Whether the plan saves clearly more than it takes.
+    /// Returns whether the plan clearly saves more time than it takes.
     pub fn is_worth(&self) -> bool {
         self.saves > self.takes.mul_f64(MARGIN)
     }
@@ -103,13 +105,13 @@ impl Verdict {
     }
 }
 
-/// What the slowest node takes, in bytes a second.
+/// Returns the pace of the slowest node, in bytes a second.
 pub fn slowest_pace(paces: &Paces) -> u64 {
     paces.values().min().copied().unwrap_or(UNKNOWN_PACE)
 }
 
 impl InsertProposal {
-    /// Estimates its time by how fast nodes copied lately, and whether it is worth it.
+    /// Estimates the plan's duration by the nodes' last paces, and whether the plan is worthwhile.
     fn estimate(&mut self, model: &Model, paces: &Paces) {
         self.proposal.estimate(model, paces);
         let slowest = slowest_pace(paces);
@@ -125,8 +127,8 @@ impl InsertProposal {
     }
 }
 
-/// What a plan is made of: the cluster, its batch tables, what partitions of live tables have, and
-/// how fast nodes copied lately.
+/// The input of a plan: the cluster, its batch tables, the sizes of live partitions, and the nodes'
+/// last paces.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownCluster<'a> {
     pub model: &'a Model,
@@ -137,7 +139,7 @@ pub struct KnownCluster<'a> {
 
 /// Makes a plan. `over` says when a polish has to end.
 ///
-/// REQUIRES: something is to be inserted into one table at least, and into each once.
+/// REQUIRES: something is to be inserted into at least one table, and no table is listed twice.
 pub fn propose_insert(
     known: &KnownCluster<'_>,
     bulk: &BulkInsert<'_>,
@@ -155,7 +157,7 @@ pub fn propose_insert(
     };
     let best = match (propose(first, Mode::Fast), propose(other, Mode::Fast)) {
         (Ok(fine), Ok(coarse)) if coarse.verdict.gain_s() > fine.verdict.gain_s() => coarse,
-        // Fine pieces may be more than a table can have.
+        // Fine pieces may exceed the most partitions of a table.
         (Err(_), Ok(coarse)) => coarse,
         (fine, _) => fine?,
     };
@@ -165,8 +167,8 @@ pub fn propose_insert(
     }
 }
 
-/// A partition after the splits: where it is, and where its replicas are to be, by the planner's
-/// numbers.
+/// A partition after the splits, with its nodes and the desired nodes of its replicas, by the
+/// planner's numbers.
 struct PlacedPiece<'a> {
     table: &'a TableName,
     /// The partition that it is a piece of, by the planner's number.
@@ -176,7 +178,7 @@ struct PlacedPiece<'a> {
     new: &'a [u32],
 }
 
-/// The tables that rows come into, and the nodes that may hold them.
+/// The tables that receive rows, and the nodes that may hold them.
 struct InsertPool<'m, 'b> {
     bulk: &'b BulkInsert<'b>,
     tables: Vec<KnownTable<'m, 'b>>,
@@ -184,7 +186,7 @@ struct InsertPool<'m, 'b> {
     drained: Vec<NodeId>,
 }
 
-/// A live table as the cluster has it.
+/// A live table with its groups and their known sizes.
 struct KnownTable<'m, 'b> {
     rows: &'b BulkRows<'b>,
     groups: Vec<(&'m GroupEntry, &'m [NodeId])>,
@@ -217,14 +219,14 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         })
     }
 
-    /// What there is and what comes, in bytes and in records.
+    /// Returns the bytes and the records after the insert.
     fn after(&self) -> (u64, u64) {
         let each = self.tables.iter().map(KnownTable::after);
         each.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
-    /// What a partition may have at most: what somebody says, or fine pieces and one for each node,
-    /// which moves less well and takes fewer splits.
+    /// Returns the partition sizes to try: the given one, or both a fine one and one partition for
+    /// each node. The latter moves less evenly and needs fewer splits.
     fn sizes(&self) -> Vec<u64> {
         if let Some(chosen) = self.bulk.partition_bytes {
             return vec![chosen];
@@ -270,7 +272,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         Ok(made)
     }
 
-    /// Without moves where they gain hardly anything.
+    /// Makes the planner's plan. If moves gain hardly anything, plans without moves.
     fn plan(
         &self,
         partition_bytes: u64,
@@ -331,7 +333,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         }
     }
 
-    /// The splits first, then for each part that moves a batch.
+    /// Returns the batches: first the splits, then one batch for each part that moves.
     fn batches(&self, model: &Model, insert: &InsertPlan) -> Result<Vec<MoveBatch>, PlanningError> {
         let mut parts = self.pieces(insert);
         parts.sort_by(|a, b| (a.of, &a.bounds.lower).cmp(&(b.of, &b.bounds.lower)));
@@ -352,7 +354,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         Ok(batches)
     }
 
-    /// Where partitions are to be split so that parts of them can lie apart.
+    /// Returns the splits that are needed so that parts of a partition can be on different nodes.
     fn splits(&self, parts: &[PlacedPiece<'_>]) -> Result<Vec<SplitChange>, PlanningError> {
         let mut splits: BTreeMap<&TableName, Vec<SplitChange>> = BTreeMap::new();
         for part in parts.windows(2).filter(|pair| pair[0].of == pair[1].of) {
@@ -376,7 +378,8 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         Ok(splits.into_values().flatten().collect())
     }
 
-    /// A partition by its number among those of all tables, one table's behind another's.
+    /// Returns a partition by its number. The partitions of all tables are numbered table after
+    /// table.
     fn partition(&self, number: usize) -> Option<(&KnownTable<'m, 'b>, usize)> {
         let mut left = number;
         for table in &self.tables {
@@ -388,7 +391,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         None
     }
 
-    /// The partitions after the splits, in the order of the plan.
+    /// Returns the partitions after the splits, in the order of the plan.
     fn pieces<'a>(&'a self, insert: &'a InsertPlan) -> Vec<PlacedPiece<'a>> {
         let dest = |at: usize| insert.own.dest.get(at).map_or(&[][..], Holders::machines);
         if insert.partitions.is_empty() {
@@ -427,7 +430,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         insert.partitions.iter().filter_map(piece).collect()
     }
 
-    /// The list of a piece with other nodes in the places of those that its replicas leave.
+    /// Returns the change of a piece's list: other nodes replace those that its replicas leave.
     fn change(&self, model: &Model, piece: PlacedPiece<'_>) -> Option<ListChange> {
         let PlacedPiece {
             table,
@@ -444,7 +447,8 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         let mut changed = list.clone();
         for (from, to) in old.iter().zip(&new).filter(|(from, to)| from != to) {
             let place = list.iter().position(|node| node == from)?;
-            // One that stands further back in the list and holds nothing changes places with it.
+            // If the new node is further back in the list, and holds nothing, the two exchange
+            // places.
             if let Some(behind) = changed.iter().position(|node| node == to) {
                 changed[behind] = changed[place];
             }
@@ -490,7 +494,7 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         }
     }
 
-    /// What there is and what comes, in bytes and in records.
+    /// Returns the bytes and the records after the insert.
     fn after(&self) -> (u64, u64) {
         let sizes = self.sizes.values();
         let had = sizes.fold((0, 0), |(bytes, records), size| {
@@ -499,7 +503,7 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         (had.0 + self.rows.bytes, had.1 + self.rows.rows)
     }
 
-    /// As the planner is to see it; `number` says which machine a node is.
+    /// Returns the table for the planner. `number` gives the machine number of a node.
     fn spec(&self, number: impl Fn(&NodeId) -> u32) -> TableSpec {
         let rows = self.rows;
         let hasher = KeyHasher::new(format!("{}:", rows.table).as_bytes());
@@ -533,8 +537,8 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         }
     }
 
-    /// Keys from each of which on a partition holds as much as from any other up to the next one:
-    /// where it begins, and its marks.
+    /// Returns keys that divide a partition into parts of equal size: its lower bound, and its
+    /// marks.
     fn quantiles(&self, group: &GroupEntry) -> Vec<Key> {
         let marks = &self.sizes[&group.partition].marks;
         let first = (!marks.is_empty()).then_some(&group.bounds.lower);
@@ -542,12 +546,12 @@ impl<'m, 'b> KnownTable<'m, 'b> {
     }
 }
 
-/// Of a record.
+/// Returns the mean bytes of a record.
 fn mean_bytes(bytes: u64, records: u64) -> f64 {
     (bytes as f64 / records.max(1) as f64).max(1.0)
 }
 
-/// A place of a table's order as the planner's key.
+/// Converts a bound of a table's order to the planner's key.
 fn key_of(bound: &Bound) -> Key {
     match bound {
         Bound::Slot(slot) => Key::Integer((*slot).into()),

@@ -1,4 +1,4 @@
-//! What a plan for an insert could save at most, before anything is known of what partitions hold.
+//! The most that a plan for an insert could save, before the sizes of partitions are known.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::ids::NodeId;
 use crate::model::Model;
 
 impl Verdict {
-    /// The best that a plan can do: the nodes take alike what comes, after one move. Where that is
-    /// not worth it, no plan is, and none needs to be made.
+    /// Returns the best possible verdict: the nodes share the inserted rows equally, after one
+    /// move. If that is not worthwhile, no plan is, and none needs to be made.
     ///
-    /// `bytes_per_s` is what the slowest node takes.
+    /// `bytes_per_s` is the pace of the slowest node.
     pub fn at_best(model: &Model, into: &[BulkRows<'_>], bytes_per_s: u64) -> Self {
         let mut taken: BTreeMap<NodeId, f64> = BTreeMap::new();
         for rows in into {
@@ -35,7 +35,7 @@ impl Verdict {
     }
 }
 
-/// Adds the bytes that each replica's node takes of what comes into a table.
+/// Adds the bytes of a table's inserted rows to the nodes of their replicas.
 fn add(taken: &mut BTreeMap<NodeId, f64>, model: &Model, rows: &BulkRows<'_>) {
     let groups = model.wanted_groups(rows.table);
     let Some((first, _)) = groups.first() else {
@@ -53,7 +53,7 @@ fn add(taken: &mut BTreeMap<NodeId, f64>, model: &Model, rows: &BulkRows<'_>) {
     }
 }
 
-/// Where a key lies, in a table whose first partition begins here.
+/// Returns a function from a key to its bound, in a table whose first partition begins at `first`.
 fn bound_of(table: &TableName, first: &Bound) -> impl Fn(&Vec<u8>) -> Bound {
     let hasher = KeyHasher::new(format!("{table}:").as_bytes());
     let is_hashed = matches!(first, Bound::Slot(_));
@@ -89,7 +89,7 @@ mod tests {
             .collect();
         let even = best((4, 4), &keys);
         assert!(even.saves < Duration::from_secs(3), "{even:?}");
-        // Of three copies each of four nodes takes three quarters.
+        // With three replicas, each of four nodes receives three quarters.
         let with_empty_nodes = best((4, 8), &keys);
         let saved = Duration::from_secs_f64(BYTES as f64 * (0.75 - 0.375) / f64::from(10 << 20));
         assert!(with_empty_nodes.saves.abs_diff(saved) < Duration::from_secs(3));
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn rows_of_one_key_go_to_its_nodes() {
         let one = best((4, 4), &[b"key".to_vec()]);
-        // Three nodes take all of it, and four could take three quarters each.
+        // Three nodes receive all of it, and four could receive three quarters each.
         let saved = Duration::from_secs_f64(BYTES as f64 / 4.0 / f64::from(10 << 20));
         assert!(one.saves.abs_diff(saved) < Duration::from_millis(1));
         assert_eq!(best((4, 4), &[]).saves, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What is known of the load on a cluster, and what of it each node has.
+//! The known load on a cluster, and each node's part of it.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use crate::model::{Model, Survey};
 use crate::reads::BatchReads;
 use crate::traffic::TrafficWindow;
 
-/// What requests cost a node's processors, where a key that is read costs 1: a write costs its
-/// leader so much, and each follower that applies it so much. Measured; see
-/// docs/decisions/planners.md.
+/// The cost of a write for its leader, and for each follower that applies it, where a key that is
+/// read costs 1. Both are measured in processor time; see docs/decisions/planners.md.
 pub const LED_WRITE: f64 = 16.0;
 pub const FOLLOWED_WRITE: f64 = 10.0;
 
-/// See the module's text.
+/// The measurements from which the load of nodes is computed.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownLoad<'a> {
-    /// Of the batch tables what serves, as far as it is needed.
+    /// The serving versions of batch tables, as far as they are needed.
     pub summaries: &'a Summaries,
-    /// How much they are read.
+    /// The read rates of the batch tables.
     pub reads: &'a BatchReads,
-    /// Of the live tables.
+    /// The sizes and rates of the live tables.
     pub survey: &'a Survey,
 }
 
 impl KnownLoad<'_> {
-    /// What nodes do for tables that are asked for, in keys read a minute or what costs as much.
+    /// Returns each node's load by the selected tables, in keys read a minute or the equivalent
+    /// cost.
     pub fn by_node(
         &self,
         model: &Model,

@@ -1,12 +1,13 @@
-//! What no plan may make of live tables.
+//! Checks that a plan does not make a live table's preference lists unsafe.
 
 use forebay_engine::TableName;
 
 use crate::ids::NodeId;
 use crate::model::{Model, live_replicas};
 
-/// A majority of fewer nodes than replicas may be all of them: no plan makes that of a live table.
-/// `before`: the cluster as it is; `after`: what a plan makes of it.
+/// Checks that no partition of a live table gets fewer nodes than the table's replicas. Of so few
+/// nodes a majority may be all. `before`: the cluster as it is; `after`: the cluster after the
+/// plan.
 pub fn check_live_lists(before: &Model, after: &Model) -> Result<(), String> {
     for (table, entry) in after.live_tables() {
         let replicas = live_replicas(entry.replicas)?;
@@ -24,7 +25,7 @@ pub fn check_live_lists(before: &Model, after: &Model) -> Result<(), String> {
     Ok(())
 }
 
-/// What a partition has is brought by its replicas, to nodes that are up.
+/// Checks that each partition that moves is to be on at least one node that is up.
 fn check_reach(before: &Model, after: &Model, table: &TableName) -> Result<(), String> {
     let is_up = |node: &NodeId| before.node(*node).is_some_and(|entry| entry.is_up());
     let stood = before.wanted_groups(table);

@@ -1,10 +1,11 @@
-//! Plans for who is to hold what, by the planner: shown to operators first, then carried out by the
-//! coordinator, batch by batch.
+//! Plans that change the assignment of ranges to nodes.
 //!
-//! All hashed tables share one layout, and each ordered table has its own; a plan is about all of
-//! them. What it costs is worked out from the manifests of the versions that serve, and from what
-//! leaders tell of live tables, partition by partition: a node brings a partition whole of which it
-//! comes to hold some part.
+//! Operators see a plan first. Then the coordinator carries it out, batch by batch. All hashed
+//! tables share one layout, and each ordered table has its own. A plan covers all of them.
+//!
+//! The cost of a plan is computed partition by partition, from the manifests of the serving
+//! versions and from the leaders' reports about live tables. A node that is to hold any part of a
+//! partition copies the whole partition.
 
 mod balance;
 mod duration;
@@ -20,7 +21,7 @@ mod place_reads;
 mod places;
 mod price;
 mod surveyed;
-mod thinned;
+mod thinned_ranges;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -56,30 +57,30 @@ use places::Places;
 pub use price::carry_out;
 use price::{PricedBatches, price};
 pub use surveyed::{share_below, surveyed};
-pub use thinned::ThinnedRanges;
-use thinned::thinned;
+pub use thinned_ranges::ThinnedRanges;
+use thinned_ranges::thinned;
 
-/// How much a batch copies at most, unless one place alone is more.
+/// The most bytes that a batch copies, unless a single place has more.
 pub const BATCH_BYTES: u64 = 1 << 30;
 
-/// The versions that serve, and what live tables hold, by their tables.
+/// The serving versions and the live tables' contents, by table.
 pub type Summaries = BTreeMap<TableName, VersionSummary>;
 
-/// A plan, and what it costs.
+/// A plan, and its cost.
 #[derive(Debug, Clone)]
 pub struct Proposal {
     pub plan: MovePlan,
-    /// Of each node that holds something before or afterwards.
+    /// The bytes of each node that holds something before or afterwards.
     pub nodes: BTreeMap<NodeId, NodeBytes>,
-    /// What is brought, in the order of the batches.
+    /// The copies, in the order of the batches.
     pub copies: Vec<BatchCopy>,
-    /// What comes to be on fewer nodes that are up.
+    /// The ranges that will be on fewer nodes that are up.
     pub thinned: Option<ThinnedRanges>,
-    /// How long it takes, about, where somebody knows.
+    /// The expected duration, if known.
     pub expected: Option<Duration>,
 }
 
-/// What a node holds before and afterwards, and what it brings.
+/// The bytes that a node holds before and afterwards, and the bytes that it copies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeBytes {
     pub before: u64,
@@ -87,18 +88,18 @@ pub struct NodeBytes {
     pub copied: u64,
 }
 
-/// What one node brings from another, or from the store, for a batch.
+/// The bytes that one node copies from another, or from the store, for a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchCopy {
     pub batch: usize,
-    /// None: the store, as no node of its zone has it.
+    /// The source node. `None`: the store, because no node of the copying node's zone has the data.
     pub from: Option<NodeId>,
     pub to: NodeId,
     pub bytes: u64,
 }
 
 impl Proposal {
-    /// Of what was priced, for a cluster as it is.
+    /// Creates a proposal from priced batches, for the cluster as it is.
     fn of(model: &Model, priced: PricedBatches, goal: PlanGoal) -> Self {
         Self {
             plan: priced.plan(goal),
@@ -109,8 +110,8 @@ impl Proposal {
         }
     }
 
-    /// A plan that was made before, and what it costs by now. Refused where what it is about has
-    /// changed since; while another plan is carried out, nobody can tell.
+    /// Returns an existing plan with its present cost. Refuses if the ranges that it changes have
+    /// changed since. While another plan is carried out, this is not checked.
     pub fn again(model: &Model, summaries: &Summaries, plan: MovePlan) -> Result<Self, String> {
         if model.work.moving().is_none() {
             fits_all(model, &plan.batches)?;
@@ -124,7 +125,7 @@ impl Proposal {
     }
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanningError {
     #[error("the cluster has no tables yet: layouts are made over all nodes with the first one")]
@@ -157,7 +158,7 @@ pub enum PlanningError {
     Planner(String),
 }
 
-/// What is there while a plan is carried out says nothing of what will be.
+/// Refuses while a plan is carried out, because the present assignment will change.
 fn refuse_while_moving(model: &Model) -> Result<(), PlanningError> {
     match model.work.moving() {
         Some(plan) => Err(PlanningError::Moving(plan.request.clone())),
@@ -165,7 +166,7 @@ fn refuse_while_moving(model: &Model) -> Result<(), PlanningError> {
     }
 }
 
-/// Makes a plan for what somebody wants.
+/// Makes a plan for a goal.
 pub fn propose(
     model: &Model,
     summaries: &Summaries,
@@ -199,7 +200,7 @@ fn check(model: &Model, goal: &PlanGoal) -> Result<(), PlanningError> {
     if holders.is_empty() {
         return Err(PlanningError::NoTables);
     }
-    // What is done already in part is done to its end.
+    // A replacement that is partly done is completed.
     if let PlanGoal::Replace { gone, new } = goal {
         if holders.contains(new) {
             return Err(PlanningError::HoldsAlready(model.node_name(*new)));
@@ -211,13 +212,13 @@ fn check(model: &Model, goal: &PlanGoal) -> Result<(), PlanningError> {
     Ok(())
 }
 
-/// The nodes that hold something.
+/// Returns the nodes that hold something.
 pub fn holders(model: &Model) -> BTreeSet<NodeId> {
     let layouts = model.used_layouts();
     layouts.flat_map(|(_, layout)| listed(layout)).collect()
 }
 
-/// The nodes that come to hold something by a batch.
+/// Returns the nodes that a batch gives something to hold.
 pub fn fetching(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
     let mut nodes = BTreeSet::new();
     for change in &batch.lists {

@@ -1,8 +1,8 @@
-//! What becomes of tables that were placed by their load when nodes come and go.
+//! Changes the lists of tables that were placed by load, when nodes join or leave.
 //!
-//! Their lists stay as they are, as far as they can: whoever goes gives its places to the nodes
-//! that hold least, in other zones where there are any. A node that comes gets nothing: the next
-//! plan by load does that.
+//! The lists stay as they are as far as possible. The places of a node that leaves go to the nodes
+//! that hold least, in other zones if possible. A node that joins gets nothing until the next plan
+//! by load.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,15 +18,15 @@ pub struct OwnLists<'m> {
     model: &'m Model,
     layout: &'m LayoutName,
     ranges: Vec<(&'m RangeEntry, Bounds)>,
-    /// Who may hold parts of it.
+    /// The nodes that may hold parts of the table.
     nodes: &'m BTreeSet<NodeId>,
-    /// About how much each range has.
+    /// The approximate bytes of each range.
     bytes: Vec<u64>,
     held: BTreeMap<NodeId, u64>,
 }
 
 impl<'m> OwnLists<'m> {
-    /// `None`: no table that was placed by its load has this layout.
+    /// Returns the lists of a layout. `None`: no table that was placed by load has this layout.
     pub fn of(
         model: &'m Model,
         summaries: &Summaries,
@@ -62,7 +62,7 @@ impl<'m> OwnLists<'m> {
         })
     }
 
-    /// A batch for each list that has to change.
+    /// Returns a batch for each list that must change.
     pub fn moved(mut self, goal: &PlanGoal) -> Vec<MoveBatch> {
         let changes = (0..self.ranges.len()).filter_map(|at| {
             let old = &self.ranges[at].0.list;
@@ -73,7 +73,7 @@ impl<'m> OwnLists<'m> {
         changes.collect()
     }
 
-    /// The same for lists of so many nodes.
+    /// Returns a batch for each list that must change to have `count` nodes.
     pub fn of_length(mut self, count: usize) -> Vec<MoveBatch> {
         let changes = (0..self.ranges.len()).filter_map(|at| {
             let mut kept = self.ranges[at].0.list.clone();
@@ -128,7 +128,7 @@ impl<'m> OwnLists<'m> {
     }
 }
 
-/// The ranges of a table's layout, with their ends.
+/// Returns the ranges of a table's layout, with their bounds.
 pub fn ranges<'m>(model: &'m Model, entry: &TableEntry) -> Vec<(&'m RangeEntry, Bounds)> {
     let ranges = model.layout_of(entry).into_iter();
     let ranges: Vec<&RangeEntry> = ranges.flat_map(|layout| layout.ranges()).collect();

@@ -1,5 +1,4 @@
-//! A plan as a drawing: what nodes hold before and afterwards, what goes from where to where, and
-//! when.
+//! Draws a plan: the bytes on nodes before and afterwards, and the copies between them over time.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use crate::ids::NodeId;
 use crate::model::Model;
 
 impl Proposal {
-    /// The drawing. The store stands behind the nodes where somebody brings something from there.
+    /// Returns the drawing. If a node copies from the store, the store is drawn after the nodes.
     pub fn picture(&self, model: &Model, title: &str) -> Picture {
         let numbers: BTreeMap<NodeId, u32> = self.nodes.keys().copied().zip(0..).collect();
         let store = numbers.len() as u32;
@@ -46,7 +45,7 @@ impl Proposal {
         }
     }
 
-    /// What it costs, in a few words.
+    /// Describes the plan's cost in a few words.
     pub fn figures(&self) -> String {
         let (batches, splits) = (self.plan.batches.len(), self.plan.splits());
         if batches == 0 {
@@ -65,7 +64,7 @@ impl Proposal {
         format!("{cut}{copied} are copied, in {batches} batch{es}{time}")
     }
 
-    /// The copies, each batch after the one before.
+    /// Returns the copies, each batch after the one before.
     fn steps(&self, number: &impl Fn(Option<NodeId>) -> u32) -> Plan {
         let mut steps: Vec<Step> = Vec::new();
         let (mut before, mut begun, mut batch) = (0..0, 0, 0);

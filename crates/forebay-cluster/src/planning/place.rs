@@ -1,8 +1,8 @@
-//! Plans that have the load on a live table lie evenly on the nodes, by what nodes measured.
+//! Plans that balance the load on a live table between nodes, by measured load.
 //!
-//! Reads and writes of a partition go to the replica that leads it. So the plan changes first who
-//! leads, which copies nothing, and then where replicas are (`forebay_plan::placement::leaders`).
-//! Lists keep their lengths: a partition is on as many nodes as its table says.
+//! The replica that leads a partition serves its reads and writes. So the plan first changes
+//! leaders, which copies nothing, and then moves replicas (`forebay_plan::placement::leaders`).
+//! Lists keep their lengths: a partition stays on as many nodes as its table asks for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ use crate::model::{
 };
 use crate::traffic::{TrafficRate, TrafficWindow};
 
-/// A partition that has so many times the mean load of the nodes is too hot for any.
+/// The multiple of the nodes' mean load from which a partition is too hot for any node.
 const TOO_HOT: f64 = 1.1;
 
-/// What is planned by.
+/// The settings of a plan by load.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaceByLoad<'a> {
     pub table: &'a TableName,
@@ -31,33 +31,33 @@ pub struct PlaceByLoad<'a> {
     pub limits: LoadLimits,
 }
 
-/// A plan, as the planner sees it and as the cluster carries it out.
+/// A plan in the planner's terms and in the cluster's.
 #[derive(Debug)]
 pub struct PlaceProposal {
     pub placed: LoadPlan,
-    /// By the planner's numbers.
+    /// The nodes, by the planner's numbers.
     pub nodes: Vec<NodeId>,
     pub partitions: Vec<PlacedPartition>,
     pub proposal: Proposal,
 }
 
-/// A partition, and where it is to be.
+/// A partition, with its nodes before and after the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacedPartition {
     pub partition: PartitionId,
-    /// What is done in it in a minute; writes count once.
+    /// The rate of requests in a minute. Each write counts once.
     pub rate: TrafficRate,
     pub bytes: u64,
-    /// The nodes that hold it, the one that is to lead first.
+    /// The nodes that hold it, the desired leader first.
     pub before: Vec<NodeId>,
     pub after: Vec<NodeId>,
-    /// Where its data divides evenly, if it is too hot for any node.
+    /// The key that divides its data evenly, if it is too hot for any node.
     pub split_at: Option<Bound>,
 }
 
 impl PlaceProposal {
-    /// The planner's nodes, the partitions, and what it made of them; priced for a cluster as it
-    /// is.
+    /// Creates a proposal from the planner's nodes, partitions and result, priced for the cluster
+    /// as it is.
     pub(super) fn of(
         model: &Model,
         by: &PlaceByLoad<'_>,
@@ -76,7 +76,7 @@ impl PlaceProposal {
     }
 }
 
-/// Makes a plan. `known` is of all tables.
+/// Makes a plan. `known` covers all tables.
 pub fn propose_place(
     model: &Model,
     known: KnownLoad<'_>,
@@ -102,13 +102,13 @@ pub fn propose_place(
 /// The load on the partitions of a table, in requests a minute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredLoads {
-    /// How many nodes may hold it.
+    /// The number of nodes that may hold the table.
     pub nodes: usize,
     pub replicas: usize,
     pub loads: Vec<f64>,
 }
 
-/// As nodes told.
+/// Returns the loads that nodes reported.
 pub fn loads_of(
     (model, survey): (&Model, &Survey),
     table: &TableName,
@@ -123,7 +123,7 @@ pub fn loads_of(
     })
 }
 
-/// A live table as the cluster has it.
+/// A live table with its groups and their reported load.
 struct LoadedTable<'m> {
     groups: Vec<(&'m GroupEntry, &'m [NodeId])>,
     reported: Vec<&'m SurveyedPartition>,
@@ -183,7 +183,7 @@ impl<'m> LoadedTable<'m> {
         place.map(|place| place as u32)
     }
 
-    /// As the planner is to see it.
+    /// Returns the table for the planner.
     fn cluster(&self, model: &Model, known: KnownLoad<'_>, by: &PlaceByLoad<'_>) -> LedCluster {
         let zones = zone_numbers(&self.nodes);
         let others = known.by_node(model, by.window, |table| table != by.table);
@@ -232,8 +232,8 @@ impl<'m> LoadedTable<'m> {
     }
 }
 
-/// The nodes that a table is placed on: those that hold it, which have to be up, and others that
-/// are up and may. By their names.
+/// Returns the nodes on which a table is placed, sorted by name. These are its holders, which must
+/// be up, and other nodes that are up and may hold it.
 pub fn placing_nodes<'m>(
     model: &'m Model,
     table: &TableName,
@@ -254,14 +254,15 @@ pub fn placing_nodes<'m>(
     }
 }
 
-/// A number for each zone of these nodes.
+/// Numbers the zones of these nodes.
 pub fn zone_numbers<'m>(nodes: &[&'m NodeEntry]) -> BTreeMap<&'m Zone, u32> {
     let zones: BTreeSet<&Zone> = nodes.iter().map(|node| &node.zone).collect();
     zones.into_iter().zip(0..).collect()
 }
 
-/// What is done in a partition, whoever leads it. Reads are counted where they are done, and a
-/// mean over some time is of all who led meanwhile; writes are done by each replica.
+/// Returns a partition's rate of requests, whoever led it. Reads are counted where they are served.
+/// So a mean over some time is the sum over all replicas that led. Every replica applies the
+/// writes.
 fn rate(reported: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
     let mut rate = TrafficRate::default();
     for (_, traffic) in &reported.traffic {
@@ -274,7 +275,7 @@ fn rate(reported: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
     rate
 }
 
-/// Where about half of a partition's data lies below.
+/// Returns the bound below which about half of a partition's data is.
 fn middle(group: &GroupEntry, reported: &SurveyedPartition) -> Option<Bound> {
     let marks = &reported.size.marks;
     match (&group.bounds.lower, &group.bounds.upper) {
@@ -290,7 +291,7 @@ fn middle(group: &GroupEntry, reported: &SurveyedPartition) -> Option<Bound> {
     }
 }
 
-/// Who only comes to lead goes first: nothing is copied for it.
+/// Returns the batches. Changes of leaders alone come first, because they copy nothing.
 fn batches(
     model: &Model,
     table: &TableName,
@@ -324,7 +325,8 @@ fn batches(
     led.into_iter().chain(moved).collect()
 }
 
-/// A list that begins with these nodes. Whom they drive out take their places further back.
+/// Returns a list that begins with these nodes. The nodes that they displace take their places
+/// further back.
 fn changed(list: &[NodeId], first: &[NodeId]) -> Vec<NodeId> {
     let mut out = list[..first.len().min(list.len())]
         .iter()

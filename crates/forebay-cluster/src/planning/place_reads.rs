@@ -1,8 +1,8 @@
-//! Plans that have the reads of a batch table lie evenly on the nodes, by what nodes measured.
+//! Plans that balance the reads of a batch table between nodes, by measured load.
 //!
-//! Whoever holds a partition answers for it, and each of them as often: so what is read most comes
-//! to be on more nodes, the paper's replicas by load. No partition gets fewer than the table's
-//! replicas. A table that is placed so has a layout of its own from then on.
+//! Every node that holds a partition serves its reads, each an equal share. So the plan puts the
+//! partitions that are read most on more nodes (the paper's replicas by load). No partition gets
+//! fewer nodes than the table's replicas. From then on the table has its own layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,10 +23,10 @@ use crate::reads::{BatchReads, NodeReads};
 use crate::traffic::{TrafficRate, TrafficWindow};
 use crate::version::{VersionSummary, overlaps_any};
 
-/// There may be so many times as many replicas in all as a table has, unless somebody says.
+/// The default limit of all replicas of a table, as a multiple of its configured replicas.
 pub const SPARE: f64 = 1.25;
 
-/// Makes a plan. There may be `spare` times as many replicas in all as the table has.
+/// Makes a plan. The table may have `spare` times as many replicas in all as it is configured for.
 pub fn propose_place_reads(
     model: &Model,
     known: KnownLoad<'_>,
@@ -40,7 +40,7 @@ pub fn propose_place_reads(
     order_lists(&mut partitions);
     let mut batches = table.batches(by, &partitions);
     if !batches.is_empty() && !table.entry.by_range {
-        // Who holds what stays as it is by this one.
+        // This batch does not change the assignment.
         let own = vec![by.table.clone()];
         let own = MoveBatch {
             own,
@@ -58,7 +58,7 @@ pub fn propose_place_reads(
     ))
 }
 
-/// How much each partition of a batch table is read, by its place.
+/// Returns the read rate of each partition of a batch table, by its index.
 fn reads_of(
     summary: &VersionSummary,
     reported: &[NodeReads],
@@ -76,7 +76,7 @@ fn reads_of(
     rates
 }
 
-/// The load on the partitions of a batch table, in reads a minute.
+/// Returns the load on the partitions of a batch table, in reads a minute.
 pub fn batch_loads_of(
     model: &Model,
     summaries: &Summaries,
@@ -108,12 +108,12 @@ pub fn batch_loads_of(
     })
 }
 
-/// A batch table as the cluster has it.
+/// A batch table with its holders and its measured reads.
 struct ReadTable<'m> {
     model: &'m Model,
     entry: &'m TableEntry,
     summary: &'m VersionSummary,
-    /// By the partitions' places.
+    /// The rates, by the partitions' indexes.
     rates: Vec<TrafficRate>,
     holders: Vec<Vec<NodeId>>,
     nodes: Vec<&'m NodeEntry>,
@@ -172,7 +172,7 @@ impl<'m> ReadTable<'m> {
         })
     }
 
-    /// As the planner is to see it.
+    /// Returns the table for the planner.
     fn cluster(&self, known: KnownLoad<'_>, by: &PlaceByLoad<'_>, spare: f64) -> SpreadCluster {
         let others = known.by_node(self.model, by.window, |table| table != by.table);
         let zones = zone_numbers(&self.nodes);
@@ -227,7 +227,7 @@ impl<'m> ReadTable<'m> {
         placed.collect()
     }
 
-    /// The lists that change, each by itself.
+    /// Returns one batch for each partition whose lists change.
     fn batches(&self, by: &PlaceByLoad<'_>, placed: &[PlacedPartition]) -> Vec<MoveBatch> {
         let layout = LayoutName::Table(by.table.clone());
         let ranges = ranges(self.model, self.entry);
@@ -257,14 +257,14 @@ impl<'m> ReadTable<'m> {
     }
 }
 
-/// Whether other nodes come to hold it.
+/// Returns whether the set of the partition's nodes changes.
 fn is_changed(placed: &PlacedPartition) -> bool {
     let nodes = |list: &[NodeId]| list.iter().copied().collect::<BTreeSet<NodeId>>();
     nodes(&placed.before) != nodes(&placed.after)
 }
 
-/// Clients that do not read from replicas ask the first of a list alone: lists that change begin
-/// with nodes that have least to do by that.
+/// Orders the lists that change. Clients that do not read from replicas ask only the first node of
+/// a list. So each changed list begins with its node that has the least load of that kind.
 fn order_lists(placed: &mut [PlacedPartition]) {
     let mut heads: BTreeMap<NodeId, u64> = BTreeMap::new();
     for one in placed.iter().filter(|one| !is_changed(one)) {
@@ -285,7 +285,7 @@ fn order_lists(placed: &mut [PlacedPartition]) {
     }
 }
 
-/// What lies in both.
+/// Returns the intersection of two ranges.
 fn both(one: &Bounds, other: &Bounds) -> Option<Bounds> {
     let upper = match (&one.upper, &other.upper) {
         (Some(one), Some(other)) => Some(one.min(other).clone()),

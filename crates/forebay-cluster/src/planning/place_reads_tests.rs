@@ -47,7 +47,7 @@ fn summary() -> VersionSummary {
     }
 }
 
-/// Two tables that share the slots of six nodes in three zones, two replicas each.
+/// Two tables that share the slots of six nodes in three zones, with two replicas each.
 fn cluster() -> (Model, Summaries) {
     let mut model = Model::default();
     for id in 0..NODES {
@@ -74,7 +74,7 @@ fn cluster() -> (Model, Summaries) {
     (model, summaries)
 }
 
-/// As nodes tell it who all answer for what they hold.
+/// The reports of nodes that all answer for what they hold.
 fn reported(model: &Model, table: &TableName, reads: impl Fn(u32) -> u64) -> BatchReads {
     let entry = model.table(table).unwrap();
     let layout = model.layout_of(entry).unwrap();
@@ -126,7 +126,7 @@ fn hot(at: u32) -> impl Fn(u32) -> u64 {
     move |one| if one == at { 60_000 } else { 1000 }
 }
 
-/// On how many nodes each partition is.
+/// The number of nodes of each partition.
 fn copies(model: &Model) -> Vec<usize> {
     let entry = model.table(&people()).unwrap();
     let layout = model.layout_of(entry).unwrap();
@@ -161,7 +161,7 @@ fn what_is_read_most_comes_to_be_on_more_nodes_and_others_stay() {
         copies[5] >= 5 && copies.iter().all(|count| *count >= 2),
         "{copies:?}"
     );
-    // The other table is held as it was.
+    // The other table's holders did not change.
     let held = |model: &Model| {
         let entry = model.table(&other()).unwrap();
         let layout = model.layout_of(entry).unwrap();
@@ -170,7 +170,7 @@ fn what_is_read_most_comes_to_be_on_more_nodes_and_others_stay() {
             .collect::<Vec<_>>()
     };
     assert_eq!(held(&model), held(&after));
-    // It is even by now.
+    // The load is even now.
     let reads = reported(&after, &people(), hot(5));
     let again = placed(&after, &summaries, &reads, 20).unwrap();
     assert!(
@@ -311,7 +311,7 @@ fn ordered_tables_are_placed_by_their_own_partitions() {
     let mut entry = TableEntry::new(Order::Ordered, layout, 2);
     entry.serving = Some(1);
     model.put_table(&people(), entry);
-    // Partitions of another version: some lie across what the layout divides.
+    // The partitions of another version: some cross the bounds of the layout's ranges.
     let lowers: Vec<Bound> = [0, 1, 3, 4, 7, 9].map(first).to_vec();
     let uppers = lowers.iter().skip(1).cloned().map(Some).chain([None]);
     let parts = lowers

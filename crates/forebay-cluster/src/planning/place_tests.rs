@@ -40,8 +40,8 @@ fn lower(at: u32) -> Bound {
     Bound::Slot((at * SLOTS / PARTITIONS) as u16)
 }
 
-/// So many nodes, of which the first `holding` have a table of 16 partitions, three replicas each.
-/// `reads` says how many there are of each in a minute.
+/// A cluster of `all` nodes, of which the first `holding` have a table of 16 partitions with three
+/// replicas each. `reads` gives the reads of each partition in a minute.
 pub(crate) fn cluster(holding: u32, all: u32, reads: impl Fn(u32) -> u64) -> (Model, Survey) {
     let mut model = Model::default();
     (0..all).for_each(|id| model.put_node(node(id)));
@@ -122,7 +122,7 @@ fn placed_with(
     propose_place(model, known, &by, 1 << 30)
 }
 
-/// The model after all batches, each of which has to fit what is there by then.
+/// The model after all batches. Each batch must fit the model at its time.
 pub(crate) fn carried_out(model: &Model, proposal: &Proposal) -> Model {
     let mut model = model.clone();
     for batch in &proposal.plan.batches {
@@ -139,7 +139,7 @@ pub(crate) fn ratio(loads: &[f64]) -> f64 {
 
 #[test]
 fn who_leads_follows_the_reads_and_nothing_is_copied() {
-    // Three of those of node 0 are read most.
+    // Three partitions of node 0 have most of the reads.
     let is_hot = |at: u32| [0, 4, 8].contains(&at);
     let (model, survey) = cluster(4, 4, |at| if is_hot(at) { 4800 } else { 600 });
     let made = placed_with(&model, &survey, 0).unwrap();
@@ -242,7 +242,7 @@ fn what_a_coordinator_of_the_version_before_tells_is_read() {
 #[test]
 fn a_node_that_comes_takes_bytes_from_those_that_have_most() {
     let (model, mut survey) = cluster(5, 6, |_| 1);
-    // Large ones side by side: by their number alone the new node could get none of them.
+    // The large partitions are adjacent. By their number alone the new node could get none of them.
     for (partition, reported) in survey.get_mut(&carts()).unwrap() {
         reported.size.bytes = if partition.0 < 4 { 100 << 20 } else { 1 << 20 };
     }

@@ -1,4 +1,4 @@
-//! The places of a layout that a boundary can be at, as the planner's line.
+//! The places in a layout at which a range can begin, as the planner's line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::model::{
 use crate::searches::next_layout;
 use crate::version::VersionSummary;
 
-/// See the module's text.
+/// The possible bounds of a layout's ranges, with their weights.
 pub struct Places {
     bounds: Vec<Bound>,
     line: Line,
@@ -53,8 +53,9 @@ impl Places {
         }
     }
 
-    /// Of a live table partitions are moved whole. Half of what one counts is its bytes, and half
-    /// is that it is one: each takes requests, and may come to have rows.
+    /// Returns the places of a live table, whose partitions move whole. Half of a partition's
+    /// weight is its bytes. The other half is the same for each partition, because each receives
+    /// requests and may get rows.
     fn live(layout: &Layout, groups: &TableGroups, summary: Option<&VersionSummary>) -> Self {
         let partitions = groups.all().map(|group| &group.bounds.lower);
         let ranges = layout.ranges().map(|range| &range.lower);
@@ -77,7 +78,8 @@ impl Places {
         }
     }
 
-    /// Where partitions begin, and where ranges do; what a partition has lies evenly at its places.
+    /// Returns the places of an ordered table: the lower bounds of its partitions and of its
+    /// ranges. A partition's bytes are divided evenly among its places.
     fn ordered(layout: &Layout, summary: Option<&VersionSummary>) -> Self {
         let partitions = summary.map_or(&[][..], |summary| &summary.partitions);
         let lowers = partitions.iter().map(|partition| &partition.bounds.lower);

@@ -1,4 +1,4 @@
-//! What a plan costs: who brings what from where, partition by partition.
+//! Computes the cost of a plan: the copies between nodes, partition by partition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,18 @@ use crate::ids::NodeId;
 use crate::model::{Layout, Model, MoveBatch, MovePlan, PlanGoal, TableEntry};
 use crate::version::{PartitionSummary, VersionSummary};
 
-/// Batches, and what they cost.
+/// Batches, and their cost.
 pub struct PricedBatches {
     pub batches: Vec<MoveBatch>,
     pub nodes: BTreeMap<NodeId, NodeBytes>,
     pub copies: Vec<BatchCopy>,
-    /// The cluster when all is done.
+    /// The cluster after all batches.
     pub after: Model,
 }
 
-/// Carries the batches out on a model of the cluster, and notes what each node brings. Neighbours
-/// that copy no more than `most_bytes` together become one: each batch takes some seconds, whatever
-/// it copies. `None`: they stay as they are.
+/// Carries the batches out on a model of the cluster, and counts the bytes that each node copies.
+/// Adjacent batches that together copy at most `most_bytes` become one, because each batch takes
+/// some seconds, whatever it copies. `None`: the batches stay as they are.
 pub fn price(
     model: &Model,
     summaries: &Summaries,
@@ -89,7 +89,7 @@ impl PricedBatches {
     }
 }
 
-/// What the model is after a batch.
+/// Applies a batch to the model.
 pub fn carry_out(model: &mut Model, batch: &MoveBatch) {
     let own = batch.own.iter();
     own.for_each(|table| model.give_own_layout(table));
@@ -104,7 +104,7 @@ pub fn carry_out(model: &mut Model, batch: &MoveBatch) {
     }
 }
 
-/// What nodes hold of the versions that serve.
+/// Returns the bytes of the serving versions on each node.
 fn held(model: &Model, summaries: &Summaries) -> BTreeMap<NodeId, u64> {
     let mut held = BTreeMap::new();
     for (name, entry) in model.all_tables() {
@@ -122,9 +122,9 @@ fn held(model: &Model, summaries: &Summaries) -> BTreeMap<NodeId, u64> {
     held
 }
 
-/// Who holds the ranges of a table.
+/// The holders of a table's ranges.
 struct RangeHolders<'a> {
-    /// By where they begin.
+    /// The ranges, by their lower bounds.
     ranges: Vec<(&'a Bound, &'a [NodeId])>,
 }
 
@@ -137,7 +137,7 @@ impl<'a> RangeHolders<'a> {
         }
     }
 
-    /// Who holds a part of what lies in these bounds.
+    /// Returns the nodes that hold any part of these bounds.
     fn of_bounds(&self, bounds: &Bounds) -> BTreeSet<NodeId> {
         let behind = self
             .ranges
@@ -148,7 +148,7 @@ impl<'a> RangeHolders<'a> {
     }
 }
 
-/// Of a batch, by who has it and who brings it.
+/// The bytes of a batch, by the source and the copying node.
 type CopiedBytes = BTreeMap<(Option<NodeId>, NodeId), u64>;
 
 fn copies(before: &Model, after: &Model, summaries: &Summaries, batch: &MoveBatch) -> CopiedBytes {
@@ -174,7 +174,7 @@ fn copies(before: &Model, after: &Model, summaries: &Summaries, batch: &MoveBatc
     copies
 }
 
-/// Which partitions have a part in one of the bounds.
+/// Returns the partitions that overlap one of the bounds.
 fn within(summary: &VersionSummary, changed: &[&Bounds]) -> BTreeSet<usize> {
     let all = &summary.partitions;
     debug_assert!(
@@ -193,7 +193,7 @@ fn within(summary: &VersionSummary, changed: &[&Bounds]) -> BTreeSet<usize> {
     found
 }
 
-/// A node brings the partitions of which it holds no part before.
+/// Returns the copies: a node copies each partition of which it held no part before.
 fn copies_of<'a>(
     (before, old): (&Model, &TableEntry),
     (after, new): (&Model, &TableEntry),

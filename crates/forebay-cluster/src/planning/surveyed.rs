@@ -1,4 +1,4 @@
-//! What live tables hold, as a plan is priced by it: by what their leaders told.
+//! The contents of live tables for the price of a plan, by their leaders' reports.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::Summaries;
 use crate::model::{GroupEntry, Model, MoveBatch, Survey, SurveyedPartition};
 use crate::version::{PartitionSummary, VersionSummary};
 
-/// The live tables of which something was told, with the partitions that batches cut them into.
+/// Returns the live tables with a report, with their partitions after the splits of the batches.
 pub fn surveyed(model: &Model, survey: &Survey, batches: &[MoveBatch]) -> Summaries {
     let mut summaries = Summaries::new();
     for (table, entry) in model.live_tables() {
@@ -34,7 +34,7 @@ pub fn surveyed(model: &Model, survey: &Survey, batches: &[MoveBatch]) -> Summar
     summaries
 }
 
-/// A partition, or what cuts make of it.
+/// Returns a partition, or its pieces after the splits.
 fn pieces(
     group: &GroupEntry,
     reported: &BTreeMap<PartitionId, SurveyedPartition>,
@@ -68,7 +68,7 @@ fn pieces(
     lowers.iter().zip(uppers).map(piece).collect()
 }
 
-/// About which part of a partition lies below a place in it.
+/// Returns the approximate share of a partition's data that is below a bound in it.
 pub fn share_below(bounds: &Bounds, marks: &[Bound], at: &Bound) -> f64 {
     if *at <= bounds.lower {
         return 0.0;
@@ -84,7 +84,7 @@ pub fn share_below(bounds: &Bounds, marks: &[Bound], at: &Bound) -> f64 {
         let width = f64::from(upper) - f64::from(*lower);
         return f64::from(at - lower) / width;
     }
-    // Between two marks nothing is known: half of what lies there.
+    // Between two marks nothing is known, so half of the data there counts.
     let below = marks.iter().filter(|mark| *mark < at).count();
     let is_mark = marks.get(below) == Some(at);
     let parts = below as f64 + if is_mark { 1.0 } else { 0.5 };

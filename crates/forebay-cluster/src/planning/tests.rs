@@ -1,4 +1,4 @@
-//! Plans on models of clusters.
+//! Tests of plans on models of clusters.
 
 use forebay_engine::Bound;
 use forebay_run::Order;
@@ -49,7 +49,8 @@ fn summary(order: Order, partitions: u64) -> VersionSummary {
     }
 }
 
-/// So many nodes hold tables `hash` (3 replicas) and `words` (2, ordered); more are there.
+/// A cluster of `all` nodes, of which the first `holding` hold the tables `hash` (3 replicas) and
+/// `words` (2, ordered).
 pub(super) fn cluster(holding: u32, all: u32, zones: u32) -> (Model, Summaries) {
     let mut model = Model::default();
     (0..holding).for_each(|id| model.put_node(node(id, zones)));
@@ -81,7 +82,7 @@ pub(super) fn nodes(ids: &[u32]) -> BTreeSet<NodeId> {
     ids.iter().copied().map(NodeId).collect()
 }
 
-/// The model after all batches, each of which has to fit what is there by then.
+/// The model after all batches. Each batch must fit the model at its time.
 fn carried_out(model: &Model, plan: &MovePlan) -> Model {
     let mut model = model.clone();
     for batch in &plan.batches {
@@ -133,7 +134,8 @@ fn a_drained_node_holds_nothing_and_the_others_their_share() {
         let copied = proposal.copied_bytes() as f64;
         let held = proposal.nodes[&NodeId(1)].before as f64;
         assert!(copied >= held * 0.99, "{count}: {copied} of {held}");
-        // Partitions are whole, and classes few: some more than what the node held.
+        // Partitions are copied whole, and classes are few. So the copies may exceed what the node
+        // held.
         assert!(copied <= held * 3.0, "{count} nodes: {copied} for {held}");
     }
 }
@@ -180,7 +182,7 @@ fn batches_are_bounded_and_small_ones_are_joined() {
     assert!(small.plan.batches.len() > 4);
     let copied = |proposal: &Proposal| proposal.copied_bytes();
     for batch in &small.plan.batches {
-        // A partition that two batches have a part of is brought whole by the first.
+        // If two batches have a part of the same partition, the first copies it whole.
         assert!(batch.copied_bytes <= 2 * most, "{}", batch.copied_bytes);
     }
     assert_eq!(copied(&small), copied(&whole));
@@ -265,7 +267,7 @@ fn a_plan_that_was_kept_is_shown_as_it_was_and_refused_when_it_is_old() {
     assert!(old.contains("when the plan was made"), "{old}");
 }
 
-/// What a first push of a small ordered table is told to do once the table is large.
+/// The first push of a small ordered table advises this plan for the time when the table is large.
 #[test]
 fn an_ordered_table_of_one_range_is_divided_when_a_version_has_more_partitions() {
     let (mut model, mut summaries) = cluster(5, 5, 3);
@@ -306,13 +308,13 @@ fn a_plan_tells_of_ranges_that_come_to_fewer_nodes_that_are_up() {
         words.contains(" is down: ") && words.contains(&leaves),
         "{words}"
     );
-    // One replica alone: what that node has cannot be read.
+    // With one replica, the data of that node cannot be read.
     let table = TableName::new("words").unwrap();
     let goal = PlanGoal::Replicas { table, count: 1 };
     let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     let ranges = proposal.thinned.unwrap().ranges;
     assert!(ranges.len() == 1 && ranges[&0] > 0, "{ranges:?}");
-    // With as many that are up as before, there is nothing to tell.
+    // With as many nodes that are up as before, there is nothing to report.
     (3..6).for_each(|id| model.put_node(node(id, 1)));
     let goal = PlanGoal::Replace {
         gone: NodeId(0),

@@ -1,4 +1,4 @@
-//! The machine's reading and writing of the catalog.
+//! Reads and writes the catalog for the state machine.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +24,7 @@ use crate::planning::{
 use crate::reads::BatchReads;
 use crate::request::Request;
 
-/// How long the store is asked for a manifest before the coordinator is told that it cannot be had.
+/// How long to ask the store for a manifest before the coordinator learns that it is unavailable.
 const MANIFEST_PATIENCE: Duration = Duration::from_secs(60);
 const MANIFEST_RETRY: Duration = Duration::from_millis(500);
 
@@ -55,8 +55,9 @@ impl Shell {
         });
     }
 
-    /// A document for the catalog, in its format. So a node that cannot read the head, because its
-    /// program is too old or the head is lost, takes no seat and asks for nothing.
+    /// Encodes a document in the catalog's format. If the node cannot read the head, because its
+    /// program is too old or the head is lost, this fails. So it neither takes the lease nor asks
+    /// for anything.
     fn written<T: Serialize>(&self, content: &T) -> io::Result<Vec<u8>> {
         let format = match self.known_format() {
             Some(format) => format,
@@ -80,7 +81,7 @@ impl Shell {
             Ok(None) => LeaseEvent::Read(None),
             Ok(Some((bytes, seen))) => match parsed::<LeaseDocument>(COORDINATOR_LEASE, &bytes) {
                 Ok(document) => LeaseEvent::Read(Some((document, seen))),
-                // Nothing but time is lost by taking it: the head is written conditionally.
+                // Taking a damaged lease costs only time: the head is written conditionally.
                 Err(error @ ModelError::Damaged { .. }) => {
                     warn!(%error, "the coordinator lease is written again");
                     LeaseEvent::Read(Some((self.empty_lease(), seen)))
@@ -99,7 +100,7 @@ impl Shell {
         LeaseEvent::Failed
     }
 
-    /// A seat that anybody may take.
+    /// Returns a lease that any node may take.
     fn empty_lease(&self) -> LeaseDocument {
         LeaseDocument {
             cluster: self.parts.identity.id,
@@ -165,7 +166,7 @@ impl Shell {
                 },
                 CoordinatorAction::ForgetRequests(ids) => {
                     for id in ids {
-                        // It is found again by the next look, and removed then.
+                        // The next scan finds it again and removes it.
                         let _ = shell.parts.catalog.remove(&format!("requests/{id}"));
                     }
                     return;
@@ -221,7 +222,7 @@ impl Shell {
         CoordinatorEvent::Wrote { stamp, outcome }
     }
 
-    /// A store that is away is waited for.
+    /// Reads a version's summary. If the store is unavailable, retries for a while.
     fn read_summary(&self, place: &VersionPlace) -> Result<crate::version::VersionSummary, String> {
         let clock = &self.parts.clock;
         let end = clock.monotonic() + MANIFEST_PATIENCE;
@@ -277,14 +278,14 @@ impl Shell {
         plan.map_err(|error| error.to_string())
     }
 
-    /// Asks to be let in by the other nodes, until they do.
+    /// Asks the other nodes to admit this node, until they do.
     pub(super) fn join(self: &Arc<Self>, tried: u64) {
         self.background("forebay-join", move |shell| {
             let who = &shell.parts.who;
             let request = Request::Join {
                 who: Box::new(who.clone()),
             };
-            // A name of its own each time: an answered request is not taken up again.
+            // Each try has its own name, because an answered request is not carried out again.
             let name = format!("requests/join-{}-{:x}-{tried}", who.name, who.incarnation);
             let put = shell.written(&request);
             let put = put.and_then(|bytes| shell.parts.catalog.put_if(&name, bytes.into(), None));
@@ -303,7 +304,7 @@ impl Shell {
             let bytes = match catalog.get(&path) {
                 Ok(Some((bytes, _))) => bytes,
                 Ok(None) => continue,
-                // A directory, or what else somebody has put there: it is no request.
+                // A directory, or some other foreign object, is not a request.
                 Err(error) if is_no_file(error.kind()) => {
                     warn!(path, %error, "it is no request: passed over");
                     continue;
@@ -315,7 +316,7 @@ impl Shell {
                     requests.insert(RequestId(name), request);
                 }
                 Err(error) => {
-                    // Nobody can carry it out, and who wrote it sees no answer.
+                    // No node can carry it out, and its client gets no answer.
                     warn!(%error, "a request is passed over and removed");
                     catalog.remove(&path)?;
                 }
@@ -325,7 +326,7 @@ impl Shell {
     }
 }
 
-/// Whether it will be no better the next time.
+/// Returns whether a retry cannot help.
 fn is_no_file(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{InvalidFilename, InvalidInput, IsADirectory, PermissionDenied};
     matches!(

@@ -1,4 +1,4 @@
-//! The log of a node's shell: what changed in the cluster, as this node learns it.
+//! Logs changes of the cluster, as this node learns of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -14,20 +14,20 @@ use crate::ids::{NodeId, NodeName};
 use crate::model::{Head, Model};
 use crate::node::Node;
 
-/// What the node logged last.
+/// The last logged state.
 #[derive(Debug, Default)]
 pub struct LoggedState {
     coordinator: Option<(NodeName, u64)>,
     known: Option<(u64, Model)>,
     leaders: BTreeMap<GroupId, NodeId>,
-    /// How many partitions of each table got another leader since the last line.
+    /// The number of partitions of each table that changed their leader since the last line.
     new_leaders: BTreeMap<TableName, usize>,
     /// Since when the catalog does not answer.
     away_since: Option<Duration>,
 }
 
 impl Shell {
-    /// Logs who coordinates, where that is another node, or another process of it, than before.
+    /// Logs the coordinator if its node, or the process on it, has changed.
     pub(super) fn log_coordinator(&self, node: &Node) {
         let Some(lease) = node.lease().holder() else {
             return;
@@ -44,7 +44,7 @@ impl Shell {
         }
     }
 
-    /// Logs what a new revision of the catalog changed.
+    /// Logs the changes of a new revision of the catalog.
     pub(super) fn log_changes(
         &self,
         head: &Head,
@@ -70,7 +70,7 @@ impl Shell {
         logged.known = Some((head.revision, model.clone()));
     }
 
-    /// Logs the leaders that changed since the last call: one line a table.
+    /// Logs the leaders that changed since the last call: one line per table.
     pub(super) fn log_leaders(&self) {
         let new_leaders = std::mem::take(&mut self.logged.lock().new_leaders);
         for (table, partitions) in new_leaders {
@@ -78,7 +78,7 @@ impl Shell {
         }
     }
 
-    /// Notes whether the catalog answers; logs when that changes.
+    /// Records whether the catalog answers, and logs changes of that.
     pub(super) fn log_catalog(&self, problem: Option<&dyn Display>) {
         let now = self.now().monotonic;
         let mut logged = self.logged.lock();

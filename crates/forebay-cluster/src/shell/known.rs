@@ -1,4 +1,4 @@
-//! The documents that a node knows: for others, and for itself after a restart.
+//! The documents that a node knows: for other nodes, and for itself after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,10 +14,10 @@ use crate::restore::Memory;
 
 const IDENTITY: &str = "identity";
 
-/// How often what a running node may change is read.
+/// The number of tries to read files that a running node may change.
 const READS: usize = 5;
 
-/// Documents by their names, as long as a head that is known names them.
+/// Documents by name, kept while a known head names them.
 #[derive(Debug, Default)]
 pub struct KnownDocuments(Mutex<Documents>);
 
@@ -39,13 +39,13 @@ impl KnownDocuments {
         self.0.lock().clone()
     }
 
-    /// Keeps what a model is made of.
+    /// Keeps the documents of a model, and forgets others.
     pub fn keep(&self, names: &BTreeSet<DocRef>) {
         self.0.lock().retain(|name, _| names.contains(name));
     }
 }
 
-/// Where a node notes what it knows of the catalog, so that it can serve without one.
+/// The saved catalog of a node, from which it can serve without a store.
 #[derive(Debug, Clone)]
 pub struct SavedCatalog {
     pub disk: Arc<dyn Disk>,
@@ -54,8 +54,8 @@ pub struct SavedCatalog {
 }
 
 impl SavedCatalog {
-    /// Notes which cluster the node is of, where that is not noted yet: a node whose disk is full
-    /// starts all the same.
+    /// Saves the identity of the node's cluster if it is not saved yet. A node whose disk is full
+    /// starts nevertheless.
     pub fn note_identity(&self, identity: &Identity) -> io::Result<()> {
         if self.identity().as_ref() == Some(identity) {
             return Ok(());
@@ -70,7 +70,7 @@ impl SavedCatalog {
         parsed(IDENTITY, &bytes).ok()
     }
 
-    /// Notes a head and its documents. What is not named any more is removed.
+    /// Saves a head and its documents. Removes documents that it does not name.
     pub fn note(&self, head: &Head, documents: &Documents) -> io::Result<()> {
         self.disk.create_dir_all(&self.dir)?;
         let files = self.disk.list(&self.dir)?;
@@ -92,7 +92,7 @@ impl SavedCatalog {
         Ok(())
     }
 
-    /// The newest revision of a cluster that this node has known; 0 where it has known none.
+    /// Returns the newest revision of a cluster that this node has known; 0 if none.
     pub fn revision(&self, cluster: ClusterId) -> u64 {
         let bytes = self.disk.read(&self.dir.join("head"));
         let head = bytes
@@ -102,8 +102,7 @@ impl SavedCatalog {
         head.map_or(0, |head| head.revision)
     }
 
-    /// All that this node knows, for who makes the catalog anew. A node that runs may change it
-    /// meanwhile.
+    /// Returns the saved catalog, to restore a lost one. A running node may change it meanwhile.
     pub fn memory(&self) -> Result<Memory, String> {
         let from = self.dir.display();
         let identity = self.identity();

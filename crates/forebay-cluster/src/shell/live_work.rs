@@ -1,7 +1,7 @@
-//! Replicas of live tables, between the machine and what runs them.
+//! Connects the state machine with the replicas of live tables.
 //!
-//! What makes a replica is on the disk before the replica is made: a node that knew less after a
-//! restart could make a peer again that has promised something.
+//! The reason for a replica is on the disk before the replica is created. A node that knew less
+//! after a restart could create a peer again that has promised something.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,26 +17,26 @@ use crate::model::{DocRef, Head};
 use crate::node::{FollowerEvent, NodeEvent};
 use crate::reports::GroupReport;
 
-/// Orders that wait until the head that they are of is noted.
+/// Orders that wait until their head is saved.
 #[derive(Debug, Default)]
 pub struct WaitingOrders {
     orders: Mutex<SavedOrders>,
-    /// Held by who notes a head.
+    /// Held while a head is being saved.
     noting: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct SavedOrders {
-    /// The stamp and the revision of the head that is noted on the disk.
+    /// The stamp and the revision of the head that is saved on the disk.
     noted: Option<(u64, u64)>,
-    /// The newest revision that was to be noted, whether or not the disk took it.
+    /// The newest revision that had to be saved, even if the disk did not take it.
     newest: u64,
     orders: Option<ReplicaOrders>,
-    /// They cannot be noted; what is here of them runs meanwhile.
+    /// The orders cannot be saved; existing replicas run meanwhile.
     run_meanwhile: bool,
 }
 
-/// A node as its replicas know it.
+/// A node as its replicas see it.
 #[derive(Debug)]
 struct ShellWatch(Weak<Shell>);
 
@@ -58,7 +58,7 @@ impl ReplicaWatch for ShellWatch {
 }
 
 impl WaitingOrders {
-    /// Notes a head, one at a time. An older one than is noted already is passed over.
+    /// Saves a head, one at a time. Ignores a head that is older than the saved one.
     pub fn note(&self, head: &Head, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let _one_at_a_time = self.noting.lock();
         if self.is_past(head) {
@@ -70,14 +70,14 @@ impl WaitingOrders {
         Ok(())
     }
 
-    /// This head is on the disk.
+    /// Records that this head is on the disk.
     pub fn is_noted(&self, head: &Head) {
         let mut orders = self.orders.lock();
         orders.noted = Some((head.stamp, head.revision));
         orders.newest = orders.newest.max(head.revision);
     }
 
-    /// Whether it is older than what was to be noted.
+    /// Returns whether the head is older than the newest one that had to be saved.
     fn is_past(&self, head: &Head) -> bool {
         self.orders.lock().newest > head.revision
     }
@@ -97,7 +97,7 @@ impl Shell {
                 "{count} replicas of live tables are to be here, and this program runs none: use a newer one"
             ),
             None => {}
-            // It is of what was read from the disk.
+            // These orders are of the head that was read from the disk.
             Some(replicas) if orders.is_from_memory => {
                 self.replica_orders.orders.lock().orders = None;
                 replicas.carry_out(orders);
@@ -112,7 +112,7 @@ impl Shell {
         }
     }
 
-    /// Has orders that wait carried out, if they may be.
+    /// Carries out waiting orders, if allowed.
     pub(super) fn order_again(self: &Arc<Self>) {
         let Some(replicas) = &self.parts.replicas else {
             return;
@@ -139,7 +139,7 @@ impl Shell {
         self.note_again(head, names);
     }
 
-    /// Tries once more to note what is known, unless it is known anew meanwhile.
+    /// Tries once more to save the known head, unless a newer one is known meanwhile.
     fn note_again(self: &Arc<Self>, head: Head, names: BTreeSet<DocRef>) {
         self.background("forebay-note", move |shell| {
             let noted = shell.replica_orders.note(&head, || {
@@ -159,8 +159,8 @@ impl Shell {
         });
     }
 
-    /// Where nothing can be noted, as on a full disk, the replicas that are here run all the same:
-    /// only what is made or removed is to be known after a restart.
+    /// Runs existing replicas although nothing can be saved, as on a full disk. Only created and
+    /// removed replicas have to be known after a restart.
     fn run_meanwhile(&self, error: &io::Error) {
         let mut waiting = self.replica_orders.orders.lock();
         if waiting.run_meanwhile {

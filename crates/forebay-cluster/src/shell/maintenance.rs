@@ -1,4 +1,4 @@
-//! What a node does from time to time, whatever happens.
+//! Periodic work of a node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,19 +8,20 @@ use super::Shell;
 use crate::message::NodeRoom;
 use crate::node::{FollowerEvent, NodeEvent};
 
-/// Between two looks at the free space of the disk, and at what is read.
+/// The time between two checks of the free disk space and of the reads.
 const FREE: Duration = Duration::from_secs(5);
-/// Between two looks for requests, where they cost nothing.
+/// The time between two checks for requests, if they cost nothing.
 const REQUESTS: Duration = Duration::from_millis(200);
-/// Between two looks at the lengths of the files that serve, and two readings of them.
+/// The time between two checks of the lengths of serving files.
 const CARE: Duration = Duration::from_secs(5);
-/// Between two looks whether replicas may be made that were ordered.
+/// The time between two checks whether ordered replicas may be created.
 const ORDERS: Duration = Duration::from_secs(1);
-/// Between two lines of a table whose partitions got other leaders.
+/// The time between two log lines about a table whose partitions changed leaders.
 const LEADERS: Duration = Duration::from_secs(1);
+/// The time between two reads of all serving files.
 const READING: Duration = Duration::from_secs(24 * 3600);
 
-/// When what is due next.
+/// The next due time of each task.
 #[derive(Debug)]
 pub struct Maintenance {
     free_at: Duration,
@@ -31,7 +32,7 @@ pub struct Maintenance {
     reading_at: Duration,
     join_at: Duration,
     joins: u64,
-    /// Set while what serves is looked after.
+    /// Set while serving versions are being checked.
     caring: Arc<AtomicBool>,
 }
 
@@ -52,7 +53,7 @@ impl Default for Maintenance {
 }
 
 impl Shell {
-    /// Does what is due.
+    /// Runs the tasks that are due.
     pub(super) fn do_maintenance(self: &Arc<Self>, maintenance: &mut Maintenance) {
         let now = self.now().monotonic;
         if now >= maintenance.leaders_at {

@@ -1,7 +1,7 @@
-//! Driving a node's machine: threads for what waits, and the messages of others.
+//! Runs a node's state machine, with threads for blocking work, and handles others' messages.
 //!
-//! One thread tells the machine what happened and begins what it asks for. Whatever takes time is
-//! done by others, which report back as events.
+//! One thread passes events to the state machine and begins the actions that it requests. Other
+//! threads do slow work, and report the results as events.
 
 mod catalog_work;
 mod changes;
@@ -45,10 +45,10 @@ use place_turns::PlaceTurns;
 pub use known::SavedCatalog;
 use maintenance::Maintenance;
 
-/// Between two reports of how much has come.
+/// The time between two progress reports.
 const ADVANCE: Duration = Duration::from_millis(200);
 
-/// What a node is made of.
+/// The parts from which a node is built.
 #[derive(Debug)]
 pub struct NodeParts {
     pub identity: Identity,
@@ -60,15 +60,15 @@ pub struct NodeParts {
     pub versions_at: Arc<dyn VersionSummaries>,
     pub trusted: Arc<dyn Trusted>,
     pub remembered: SavedCatalog,
-    /// None: it runs no replicas of live tables.
+    /// None if the node runs no replicas of live tables.
     pub replicas: Option<Arc<LocalReplicas>>,
-    /// Since when the store is asked, by the monotonic clock.
+    /// When the store was first asked, by the monotonic clock.
     pub asked_at: Duration,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
 }
 
-/// A node at work. Dropping it stops it as a kill would; see [`NodeHandle::leave`].
+/// A running node. Dropping it stops it as a kill would; see [`NodeHandle::leave`].
 #[derive(Debug)]
 pub struct NodeHandle {
     shell: Arc<Shell>,
@@ -76,22 +76,22 @@ pub struct NodeHandle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the threads of a node share.
+/// State that the threads of a node share.
 #[derive(Debug)]
 pub(crate) struct Shell {
     parts: NodeParts,
     node: Mutex<Node>,
     map: ArcSwap<ClusterMap>,
     live: ArcSwap<LivePlaces>,
-    /// That of the head which the map was made of.
+    /// The revision of the head from which the map was built.
     revision: watch::Sender<u64>,
     events: InboxSender<NodeEvent>,
-    /// Heartbeats of others that wait for their answers.
+    /// Heartbeats of other nodes that wait for their answers.
     waiting: Mutex<BTreeMap<u64, oneshot::Sender<BeatReply>>>,
     tokens: AtomicU64,
     known: known::KnownDocuments,
     old_documents: Mutex<old_documents::OldDocuments>,
-    /// What is being brought.
+    /// The fetches in progress.
     fetching: Mutex<BTreeMap<VersionPlace, Arc<AtomicBool>>>,
     turns: PlaceTurns,
     replica_orders: live_work::WaitingOrders,
@@ -103,7 +103,7 @@ pub(crate) struct Shell {
 }
 
 impl NodeHandle {
-    /// Makes a node, which does nothing yet.
+    /// Creates a node that does nothing yet.
     pub fn new(parts: NodeParts) -> io::Result<Self> {
         let now = Now {
             monotonic: parts.asked_at,
@@ -153,7 +153,7 @@ impl NodeHandle {
         })
     }
 
-    /// Starts it. It serves nothing before it has heard of the catalog.
+    /// Starts the node. It serves nothing before it knows the catalog.
     pub fn start(&mut self) -> io::Result<()> {
         if let Some(inbox) = self.inbox.take() {
             let driven = Arc::clone(&self.shell);
@@ -163,12 +163,12 @@ impl NodeHandle {
         Ok(())
     }
 
-    /// What a server asks of the node.
+    /// Returns the interface through which a server uses the node.
     pub fn member(&self) -> Arc<dyn crate::member::Member> {
         Arc::new(peers_work::NodeMember(Arc::clone(&self.shell)))
     }
 
-    /// Takes the node out of the map, and returns when others know, or the time is over.
+    /// Takes the node out of the map. Returns when the other nodes know that, or after `within`.
     pub fn leave(&self, within: Duration) {
         self.shell
             .deliver(NodeEvent::Follower(FollowerEvent::Leave));
@@ -180,18 +180,18 @@ impl NodeHandle {
         }
     }
 
-    /// Has the coordinator look for requests, wherever it is.
+    /// Makes the coordinator look for requests, whichever node it is.
     pub fn notify(&self) {
         self.shell.notify();
     }
 
-    /// Whether it has a number and knows the catalog.
+    /// Returns whether the node has a number and knows the catalog.
     pub fn is_known(&self) -> bool {
         let node = self.shell.node.lock();
         node.follower().id().is_some() && node.follower().known().is_some()
     }
 
-    /// Why the cluster does not take it.
+    /// Returns why the cluster refuses the node.
     pub fn refusal(&self) -> Option<String> {
         self.shell.refused.lock().clone()
     }
@@ -202,10 +202,10 @@ impl Drop for NodeHandle {
         self.shell.stop.store(true, Ordering::Relaxed);
         self.shell.deliver(NodeEvent::Tick);
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported there.
+            // The thread has reported its own panic.
             let _ = thread.join();
         }
-        // Nobody answers them any more.
+        // No answer will come to them.
         self.shell.waiting.lock().clear();
         for cancelled in self.shell.fetching.lock().values() {
             cancelled.store(true, Ordering::Relaxed);
@@ -225,12 +225,12 @@ impl Shell {
         now(&*self.parts.clock)
     }
 
-    /// As the catalog says, as far as this node knows it.
+    /// Returns the waiting times of the catalog, as far as this node knows it.
     pub(crate) fn timing(&self) -> Timing {
         self.node.lock().follower().timing()
     }
 
-    /// Returns whether there is somebody to tell.
+    /// Passes an event to the state machine. Returns whether it still runs.
     pub(crate) fn deliver(&self, event: NodeEvent) -> bool {
         self.events.send(event)
     }
@@ -270,7 +270,7 @@ impl Shell {
                 NodeAction::Lease(action) => self.sit(action),
                 NodeAction::Coordinator(CoordinatorAction::Reply { token, reply }) => {
                     if let Some(waiting) = self.waiting.lock().remove(&token) {
-                        // Who asked may have given up.
+                        // The node that asked may have given up.
                         let _ = waiting.send(*reply);
                     }
                 }
@@ -355,14 +355,14 @@ impl Shell {
         });
     }
 
-    /// The cluster as this node knows it.
+    /// Returns the cluster's model as this node knows it.
     fn known_model(&self) -> Model {
         let node = self.node.lock();
         let known = node.follower().known();
         known.map(|(_, model)| model.clone()).unwrap_or_default()
     }
 
-    /// Whether the catalog names this node's certificate.
+    /// Returns whether the catalog names this node's certificate.
     fn is_let_in(&self) -> bool {
         let node = self.node.lock();
         let known = node.follower().known();
@@ -428,7 +428,7 @@ impl Shell {
         };
         let fetched = self.parts.versions.fetch_copy(what, &advance);
         if what.cancelled.load(Ordering::Relaxed) {
-            // What came meanwhile is in nobody's way, unless it is brought again.
+            // Fetched parts do no harm, unless the version is being fetched again.
             if !self.fetching.lock().contains_key(&what.place) {
                 self.parts.versions.forget(&what.place);
             }
@@ -452,7 +452,7 @@ impl Shell {
         }));
     }
 
-    /// The state of the cluster, if this node is the coordinator.
+    /// Returns the state of the cluster, if this node is the coordinator.
     pub(crate) fn status(&self) -> Option<Status> {
         let now = self.now();
         let node = self.node.lock();
@@ -467,7 +467,8 @@ impl Shell {
         Some(status)
     }
 
-    /// What this node knows by itself, if that is something, and what is wrong with the catalog.
+    /// Returns what this node itself knows of the cluster, if anything, and the problem of the
+    /// catalog.
     fn own_status(&self) -> Option<Status> {
         let node = self.node.lock();
         let (head, model) = node.follower().known()?;
@@ -476,8 +477,8 @@ impl Shell {
         Some(status)
     }
 
-    /// Runs work on a thread of its own. Where the system starts none, it is done here: slower, but
-    /// done.
+    /// Runs work on its own thread. If the system starts no thread, runs it on this one, which is
+    /// slower.
     fn background(self: &Arc<Self>, name: &str, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let work = Arc::new(Mutex::new(Some(work)));
         let (shell, taken) = (Arc::clone(self), Arc::clone(&work));

@@ -1,7 +1,8 @@
-//! Removing documents of the catalog that no head names any more.
+//! Removes documents of the catalog that no head names any more.
 //!
-//! Who follows may still read what was superseded just now, so a document goes an hour after that.
-//! A new coordinator takes note of all that is there, and so finds what an earlier one left.
+//! Followers may still be reading a document that was just superseded, so it is removed an hour
+//! later. A new coordinator records all existing documents, and so finds those that an earlier one
+//! left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,26 +13,25 @@ use tracing::debug;
 use super::Shell;
 use crate::model::DocRef;
 
-/// How long a superseded document stays.
+/// How long a superseded document is kept.
 const STAYS: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Default)]
 pub struct OldDocuments {
-    /// The documents of the head that was looked at last; none before the first look of a
-    /// coordinator.
+    /// The documents of the last examined head; none before a coordinator first examines one.
     named: Option<BTreeSet<DocRef>>,
-    /// When each document goes that no head names.
+    /// The removal time of each document that no head names.
     goes_at: BTreeMap<DocRef, Duration>,
 }
 
 impl OldDocuments {
-    /// Takes note of what a head names; returns what is to be removed now.
+    /// Records the documents of a head; returns the documents to remove now.
     fn look(&mut self, now: Duration, named: BTreeSet<DocRef>) -> Vec<DocRef> {
         if let Some(before) = &self.named {
             let ended = before.difference(&named).cloned();
             self.goes_at.extend(ended.map(|name| (name, now + STAYS)));
         }
-        // A catalog that was restored may name again what was superseded.
+        // A restored catalog may name superseded documents again.
         self.goes_at.retain(|name, _| !named.contains(name));
         self.named = Some(named);
         let due = self.goes_at.iter().filter(|(_, at)| **at <= now);
@@ -40,7 +40,7 @@ impl OldDocuments {
         due
     }
 
-    /// All documents that are there, as a new coordinator finds them.
+    /// Records all existing documents, as a new coordinator finds them.
     fn found(&mut self, now: Duration, names: Vec<String>) {
         let named = self.named.clone().unwrap_or_default();
         let names = names.iter().map(|name| DocRef::new(name));
@@ -50,7 +50,7 @@ impl OldDocuments {
 }
 
 impl Shell {
-    /// Removes what is due, where this node is the coordinator.
+    /// Removes documents that are due, if this node is the coordinator.
     pub(super) fn remove_superseded(self: &Arc<Self>) {
         let node = self.node.lock();
         let standing = node

@@ -1,4 +1,4 @@
-//! The machine's messages to other nodes, and answers to theirs.
+//! Sends the state machine's messages to other nodes, and answers theirs.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,7 +26,7 @@ use crate::node::{FollowerEvent, NodeEvent};
 use crate::status::Status;
 use crate::wire::{Question, Reply, from_bytes, to_bytes};
 
-/// What a server asks of its node.
+/// A node as its server sees it.
 #[derive(Debug)]
 pub struct NodeMember(pub Arc<Shell>);
 
@@ -48,7 +48,7 @@ impl Shell {
         });
     }
 
-    /// Tells the coordinator that there are requests.
+    /// Notifies the coordinator of new requests.
     pub(super) fn notify(self: &Arc<Self>) {
         match self.coordinator() {
             None => drop(self.deliver(NodeEvent::Notified)),
@@ -65,7 +65,7 @@ impl Shell {
         Box::pin(async move { from_bytes(&asked?.await?) })
     }
 
-    /// Reads the head: in the catalog, and where that is away, of the other nodes.
+    /// Reads the head from the catalog. If that is unavailable, asks the other nodes.
     pub(super) fn read_head(self: &Arc<Self>) {
         self.background("forebay-head", |shell| {
             let event = match Documented(&*shell.parts.catalog).head() {
@@ -91,7 +91,7 @@ impl Shell {
         });
     }
 
-    /// Where other nodes are, as far as was known, if need be before this one started.
+    /// Returns the last known addresses of the other nodes, if necessary from before the start.
     fn others(&self) -> Vec<HostPort> {
         let map = self.map.load_full();
         let known: Vec<HostPort> = map.nodes().map(|node| node.peer.clone()).collect();
@@ -125,7 +125,7 @@ impl Shell {
         })
     }
 
-    /// Reads what a head names: from what is known, the coordinator, the catalog.
+    /// Loads the documents of a head: from known ones, the coordinator, or the catalog.
     pub(super) fn load(self: &Arc<Self>, head: Head) {
         self.background("forebay-load", move |shell| {
             let event = match shell.read_model(&head) {
@@ -185,8 +185,8 @@ impl Shell {
         }
     }
 
-    /// Keeps what is known, here and for a restart. Two heads may be read at once: of one that is
-    /// older than what is noted nothing is kept, or documents of the newer one would be lost.
+    /// Keeps a head's documents in memory and on the disk. Two heads may be loaded at once. A head
+    /// older than the saved one is ignored, because it would remove documents of the newer one.
     fn note(&self, head: &Head, model: &Model, documents: Documents) {
         let names = model.references().into_iter().collect();
         let write = || {
@@ -199,7 +199,7 @@ impl Shell {
         }
     }
 
-    /// Reads what was known before a restart.
+    /// Loads the head and documents that were saved before a restart.
     pub(super) fn remember(self: &Arc<Self>) {
         self.background("forebay-remember", |shell| {
             let event = match shell.parts.remembered.read() {
@@ -238,8 +238,9 @@ impl Shell {
         Ok(Reply::Beat(Box::new(reply.unwrap_or(nothing))))
     }
 
-    /// The state of the cluster, as the coordinator knows it, whichever node that is. Where none
-    /// answers, or the catalog is lost and nobody can be it: as this node knows it.
+    /// Returns the state of the cluster from the coordinator, whichever node that is. If none
+    /// answers, or the catalog is lost and no node can be the coordinator, returns this node's own
+    /// knowledge.
     async fn whole_status(&self) -> Option<Status> {
         let own = match self.status() {
             None => self.own_status(),
@@ -255,7 +256,7 @@ impl Shell {
         }
     }
 
-    /// Where the coordinator is, if it is another node.
+    /// Returns the address of the coordinator, if it is another node.
     fn coordinator(&self) -> Option<HostPort> {
         let lease = self
             .node

@@ -1,5 +1,6 @@
-//! What is to be done with a version here is done in the order in which it was asked for: what is
-//! forgotten late would take away what was brought since.
+//! Runs the tasks of a version in the order in which they were requested.
+//!
+//! A late removal of a version would otherwise remove data that was fetched since.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +16,12 @@ pub struct PlaceTurns {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// The number of the next who comes, and of the one whose turn it is.
+    /// The number of the next task, and below, the number of the task whose turn it is.
     next: u64,
     now: u64,
 }
 
-/// A place in the line of a version, which has to be used.
+/// A place in the queue of a version. It has to be used.
 #[derive(Debug)]
 #[must_use]
 pub struct PlaceTurn {
@@ -40,7 +41,7 @@ impl PlaceTurns {
         }
     }
 
-    /// Works when all who came before have ended.
+    /// Runs the work when all earlier tasks have ended.
     pub fn in_turn(&self, turn: &PlaceTurn, work: impl FnOnce()) {
         let mut lines = self.lines.lock();
         while lines
@@ -55,7 +56,7 @@ impl PlaceTurns {
     }
 }
 
-/// The turn is over, also by a panic.
+/// Ends the turn when dropped, also by a panic.
 struct TurnEnd<'a> {
     turns: &'a PlaceTurns,
     turn: &'a PlaceTurn,

@@ -1,4 +1,4 @@
-//! Load that is spread without an operator.
+//! Tests of load that the cluster balances without an operator.
 
 use super::placed::tests::{survey, two_tables, wide};
 use super::world::World;
@@ -7,10 +7,10 @@ use crate::model::{LayoutName, ListChange, MoveBatch, MovePlan, MoveStage, PlanG
 use crate::planning::LoadPeak;
 use crate::request::Request;
 
-/// So long it is looked for further plans.
+/// How long the test watches for further plans.
 const QUIET_S: u64 = 10 * 60;
 
-/// A plan by which one node leads all partitions of the wide table that it holds.
+/// Returns a plan by which one node leads all partitions of the wide table that it holds.
 fn led_by(world: &World, leader: NodeId) -> MovePlan {
     let model = world.store.current();
     let layout = LayoutName::Table(wide());
@@ -34,11 +34,11 @@ fn led_by(world: &World, leader: NodeId) -> MovePlan {
     }
 }
 
-/// One node leads all that it holds, by the plan of an operator.
+/// Builds a cluster in which one node leads all that it holds, by the plan of an operator.
 fn skewed(seed: u64, bytes_an_hour: u64) -> World {
     let mut world = two_tables(seed);
     world.settings.keep_balanced = Some(bytes_an_hour);
-    // Whoever is the coordinator was started without it.
+    // The coordinator was started without it.
     for host in 0..5 {
         world.kill(host);
         world.start(host);
@@ -57,7 +57,7 @@ fn ratio(world: &mut World) -> f64 {
     peak.map_or(1.0, |peak| peak.ratio())
 }
 
-/// Those of the coordinator itself since the last one of an operator.
+/// Returns the coordinator's own plans since the last plan of an operator.
 fn own_plans(world: &World) -> Vec<&Rebalance> {
     let plans = world.store.current().work.rebalances.iter();
     let newest_first = plans.rev();

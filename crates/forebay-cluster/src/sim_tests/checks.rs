@@ -1,8 +1,8 @@
-//! What has to hold, at every event.
+//! Invariants that are checked at every event.
 //!
-//! The catalog's history is compared with a model of one thread: what each rollout makes of its
-//! tables, worked out again. What nodes answer is compared with that history, and with what
-//! operators were told.
+//! The checks compare the catalog's history with a single-threaded model, which computes the result
+//! of each rollout again. They compare the answers of nodes with that history, and with the reports
+//! to operators.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::planning::holders;
 use crate::request::Request;
 use crate::version::ranges_of;
 
-/// More heartbeats than that in one second are a storm.
+/// The maximum number of heartbeats in one second.
 const MOST_BEATS: u64 = 60;
 
 #[derive(Debug, Default)]
@@ -34,25 +34,26 @@ pub struct Checks {
     storms: Vec<(u64, u64)>,
     tables: BTreeMap<TableName, ModelTable>,
     before: BTreeMap<RolloutId, BTreeMap<TableName, ModelTable>>,
-    /// What served, and from which revision on.
+    /// The serving versions, and the revision from which each served.
     pub log: BTreeMap<TableName, Vec<(u64, Option<u64>)>>,
-    /// What operators were told: from then on that revision, or a newer one; but for these nodes.
+    /// Reports to operators: after one, nodes answer from that revision or a newer one, except for
+    /// these nodes.
     pub reported: BTreeMap<TableName, Vec<(u64, BTreeSet<NodeId>)>>,
-    /// Who wrote with a term.
+    /// The process that wrote with each term.
     terms: BTreeMap<u64, (Life, u64)>,
     answered: BTreeMap<RequestId, Outcome>,
     begun: BTreeMap<RolloutId, (RequestId, u64)>,
-    /// The newest that each node said to each process, and when it arrived.
+    /// The newest report of each node to each process, and its arrival time.
     said: BTreeMap<(Life, NodeName), ReportedThere>,
     decided: BTreeSet<u64>,
-    /// Peers whose time has come to come of a cut, and those of them that did not.
+    /// Peers that should have resulted from a split by now, and those of them that did not.
     pub split_off: BTreeSet<super::live::ReplicaPlace>,
     pub missed: BTreeSet<super::live::ReplicaPlace>,
-    /// The peers of live tables that were named.
+    /// The peers of live tables that the catalog has named.
     pub peers: BTreeSet<super::live::ReplicaPlace>,
 }
 
-/// A table of the model of one thread.
+/// A table of the single-threaded model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ModelTable {
     serving: Option<u64>,
@@ -81,7 +82,8 @@ impl Checks {
         (self.requests.clone(), self.beats.clone())
     }
 
-    /// REQUIRES: it is taken up: what waits for a process that stands still is not heard yet.
+    /// REQUIRES: the process has handled the heartbeat. One that waits for a stopped process is not
+    /// received yet.
     pub fn beat_arrived(&mut self, now: u64, to: Life, from: u64, beat: &Beat) {
         let said = ReportedThere {
             at: now,
@@ -121,7 +123,7 @@ impl World {
         }
     }
 
-    /// Heads that nodes know, and are told, were committed.
+    /// Checks that heads that nodes know and receive were committed.
     pub fn check_known(&mut self, by: Life, head: &Head) {
         if self.store.committed.get(&head.revision) != Some(&head.stamp) {
             let name = &self.hosts[by.host].name;
@@ -163,7 +165,7 @@ impl World {
         }
     }
 
-    /// What a coordinator decides, by what it was told.
+    /// Checks a coordinator's decision against the reports that it received.
     pub fn check_decision(&mut self, by: Life, head: &Head) {
         if !self.checks.decided.insert(head.stamp) {
             return;
@@ -174,7 +176,7 @@ impl World {
         let Some((base, before)) = standing else {
             return;
         };
-        // What one that was superseded decides has no effect.
+        // The decision of a superseded coordinator has no effect.
         let (base, before) = (base.stamp, before.clone());
         if base != self.store.head.stamp {
             return;
@@ -212,7 +214,7 @@ impl World {
         if host.name != name {
             return self.checks.said.get(&(by, name)).cloned();
         }
-        // Of itself it hears within the machine.
+        // A node reports to itself within the machine.
         let received = host
             .process
             .as_ref()?
@@ -255,7 +257,7 @@ impl World {
         for node in &rollout.excluded {
             let silent_since = self.said(by, model, *node).map_or(0, |said| said.at);
             let is_left = matches!(model.node(*node)?.state, NodeState::Left { .. });
-            // The node's clock and the coordinator's go apart by up to a hundredth.
+            // The clocks of the node and the coordinator diverge by up to a hundredth.
             let timing = self.timing;
             let waited = timing.node_timeout() + timing.left_out_after();
             let is_silent = self.now - silent_since >= waited.as_micros() as u64 / 100 * 99;
@@ -308,7 +310,7 @@ impl World {
         None
     }
 
-    /// What was just committed.
+    /// Checks the head that was just committed.
     pub fn check_commit(&mut self, by: Life, instance: u64, before: &Head) {
         let head = self.store.head.clone();
         self.trace(head.stamp);
@@ -407,7 +409,7 @@ impl World {
         }
     }
 
-    /// Tables that are gone, and that somebody asked to be.
+    /// Checks that each removed table was removed by a request.
     fn dropped(&mut self, new: &Model) {
         let gone: Vec<TableName> = self.checks.tables.keys().cloned().collect();
         for table in gone.into_iter().filter(|table| new.table(table).is_none()) {
@@ -452,7 +454,7 @@ impl World {
         }
     }
 
-    /// The catalog's requests and the heartbeats of a time in which nothing happened.
+    /// Checks the number of catalog requests and heartbeats during an idle time.
     pub fn check_idle(&mut self, before: &(Vec<u64>, Vec<u64>), seconds: u64) {
         for at in 0..self.hosts.len() {
             let requests = self.checks.requests[at] - before.0[at];
@@ -471,7 +473,7 @@ impl World {
         }
     }
 
-    /// What is left to be done.
+    /// Returns the work that is left.
     pub fn unsettled(&self) -> Option<String> {
         if let Some(op) = self.ops.iter().find(|op| op.report.is_none()) {
             return Some(format!("request {} has no end: {:?}", op.id, op.request));

@@ -1,4 +1,4 @@
-//! Operators: they write requests into the catalog, ring, and watch.
+//! Operators: they write requests into the catalog, ring, and wait for answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::model::{
 use crate::node::NodeEvent;
 use crate::request::{Request, SwapTo};
 
-/// What an operator asked for, and was told.
+/// An operator's request, and the answer.
 #[derive(Debug, Clone)]
 pub struct Op {
     pub id: RequestId,
@@ -24,7 +24,7 @@ pub struct Op {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
-    /// Without left-out nodes: exit code 0, else 6.
+    /// Done; the exit code is 0 if no nodes were excluded, otherwise 6.
     Done {
         excluded: BTreeSet<NodeId>,
     },
@@ -36,7 +36,7 @@ pub enum Report {
     Refused(String),
 }
 
-/// Operators that ask for something now and then, until the end.
+/// Schedules operators' requests now and then, until the end.
 pub fn schedule(world: &mut World, seconds: u64) {
     let end = world.now + seconds * SECOND;
     next_request(world, end, 0);
@@ -124,7 +124,7 @@ fn swap_to(world: &mut World, version: u64) -> SwapTo {
 }
 
 impl World {
-    /// An operator's command: it goes on until it has an end.
+    /// Runs an operator's command until it has ended.
     pub fn submit(&mut self, request: Request) -> usize {
         self.count("requests");
         let at = self.ops.len();
@@ -155,7 +155,7 @@ impl World {
         );
     }
 
-    /// By the seat's document, and sometimes by a nudge to every node.
+    /// Rings by the lease document, and sometimes by a notification to every node.
     fn ring(&mut self) {
         if self.rng.chance(300) {
             for host in 0..self.hosts.len() {

@@ -1,4 +1,4 @@
-//! What a node's engine does: versions are brought, opened, and let serve.
+//! The model of a node's engine: versions are fetched, opened, and made to serve.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,22 +16,22 @@ use crate::version::{PartitionSummary, VersionSummary, ranges_answered};
 
 const PARTITIONS: u64 = 8;
 
-/// What is on a host's disk, and stays when its process dies.
+/// The disk of a host, which survives when its process dies.
 #[derive(Debug, Default)]
 pub struct SimDiskState {
     pub remembered: Option<(Head, Model)>,
     pub copies: BTreeMap<VersionPlace, Vec<Bounds>>,
-    /// Those that served here, until they are dropped here.
+    /// Tables that served on this host, until the host drops them.
     pub tables: BTreeSet<TableName>,
-    /// Of live tables.
+    /// Replicas of live tables.
     pub replicas: BTreeMap<ReplicaPlace, SimReplica>,
 }
 
-/// What is wrong with a host's engine.
+/// The faults of a host's engine.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Trouble {
     pub is_full: bool,
-    /// What it brings proves to be something else.
+    /// Its fetches give wrong proofs.
     pub is_damaged: bool,
     /// Nothing makes progress.
     pub is_stuck: bool,
@@ -43,11 +43,11 @@ pub struct Trouble {
 pub struct SimProcess {
     pub node: Node,
     pub incarnation: u64,
-    /// How often it came to be the coordinator.
+    /// How often its node became the coordinator.
     pub terms_of: u64,
-    /// What answers.
+    /// The versions that answer.
     pub active: BTreeMap<TableName, Serve>,
-    /// The last revision by which each version was let serve.
+    /// The last revision by which each version was made to serve.
     pub served: BTreeMap<VersionPlace, u64>,
     pub is_activating: bool,
     pub is_cut_off: bool,
@@ -77,7 +77,7 @@ impl SimProcess {
     }
 }
 
-/// What the store's manifest of a version says. Every version has other rows.
+/// Returns the store's manifest of a version. Every version has other rows.
 pub fn summary(table: &TableName, order: Order, version: u64) -> VersionSummary {
     let bound = |at: u64| match order {
         Order::Hashed => Bound::Slot((at * SLOTS as u64 / PARTITIONS) as u16),
@@ -109,14 +109,14 @@ pub fn order_of(table: &TableName) -> Order {
     }
 }
 
-/// A copy that is being made.
+/// A fetch in progress.
 #[derive(Clone)]
 struct CopyFetch {
     by: Life,
     job: u64,
     place: VersionPlace,
     ranges: Vec<Bounds>,
-    /// Tenths that are here.
+    /// The number of tenths that are on the host.
     done: u64,
 }
 
@@ -204,7 +204,7 @@ impl World {
         self.notify(copy.by, NodeEvent::Follower(came));
     }
 
-    /// What others are led to at a node, and was open there, stays open.
+    /// Checks that open ranges stay open if others are routed to them.
     fn check_answered(&mut self, by: Life, place: &VersionPlace, before: Option<&[Bounds]>) {
         let model = self.store.current();
         let name = &self.hosts[by.host].name;
@@ -278,7 +278,7 @@ impl World {
         }
         let host = &mut self.hosts[by.host];
         let is_slow = host.trouble.is_slow;
-        // What it is to serve from now on, it serves after a restart too.
+        // Versions that serve from now on also serve after a restart.
         if let Some(process) = &host.process
             && let Some((head, model)) = process.node.follower().known()
         {
@@ -304,7 +304,7 @@ impl World {
             problems.extend(table.map(|table| (table, "it cannot be mapped".to_owned())));
         }
         for table in dropped {
-            // As while a version of it is copied.
+            // As if a version of it were being copied.
             match self.rng.chance(300) {
                 true => drop(problems.insert(table, "a push runs".to_owned())),
                 false => drop(host.disk.tables.remove(&table)),
@@ -337,7 +337,7 @@ impl World {
         self.notify(by, NodeEvent::Follower(activated));
     }
 
-    /// What a process begins with.
+    /// Sets up the initial state of a process.
     pub fn restarted(&mut self, at: usize) {
         let host = &mut self.hosts[at];
         if self.wrong.serves_at_once
@@ -357,12 +357,12 @@ impl World {
     }
 }
 
-/// Whether a range has a place.
+/// Returns whether a range contains a bound.
 pub fn covers(range: &Bounds, at: &Bound) -> bool {
     range.lower <= *at && range.upper.as_ref().is_none_or(|upper| at < upper)
 }
 
-/// The proof that a version's rows are there.
+/// Returns the proof of a version's rows.
 pub fn expected_proof(place: &VersionPlace, ranges: &[Bounds]) -> Proof {
     summary(&place.0, order_of(&place.0), place.1).proof(ranges)
 }

@@ -1,11 +1,11 @@
-//! Faults, as a seed draws them.
+//! Faults that the seed draws.
 
 use super::engine::Trouble;
 use super::world::{MS, SECOND, World};
 use super::{Setup, engine::SimDiskState};
 use crate::node::{FollowerEvent, NodeEvent};
 
-/// Faults now and then, until the storm is over.
+/// Schedules faults now and then, until the storm is over.
 pub fn schedule(world: &mut World, setup: &Setup) {
     if !setup.faults {
         return;
@@ -38,7 +38,7 @@ fn next_fault(world: &mut World, end: u64) {
     });
 }
 
-/// When a rollout goes from one phase to the next, faults matter most.
+/// Injects faults when a rollout enters its next phase: they matter most then.
 pub fn at_phase(world: &mut World) {
     if !world.is_stormy || !world.rng.chance(250) {
         return;
@@ -58,7 +58,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
     match world.rng.below(16) {
         0..=2 => {
             world.kill(at);
-            // Disks are seldom lost, and then nothing is there.
+            // Disks are seldom lost. A lost disk is empty.
             if world.rng.chance(200) {
                 world.hosts[at].disk = SimDiskState::default();
             }
@@ -71,7 +71,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
             world.after(long, move |world| world.resume(at));
         }
         14 => {
-            // What it said last arrives when the next process runs already.
+            // Its last messages arrive when the next process already runs.
             world.net.late = 600;
             world.after(2 * SECOND, move |world| {
                 world.net.late = if world.is_stormy { 10 } else { 0 };
@@ -124,7 +124,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
 }
 
 impl World {
-    /// Everything is well again, and everybody runs.
+    /// Ends all faults, and starts all processes.
     pub fn heal(&mut self) {
         self.is_stormy = false;
         self.net.cuts.clear();

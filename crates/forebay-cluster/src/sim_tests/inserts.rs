@@ -1,4 +1,4 @@
-//! Plans that make a live table ready for a bulk insert: its partitions are cut, then moved.
+//! Plans that prepare a live table for a bulk insert: they split its partitions, then move them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::model::{
 use crate::planning::holders;
 use crate::request::Request;
 
-/// A plan for one of the live tables, as a client makes it that sees the cluster now.
+/// Returns a plan for one of the live tables, from a client's current view of the cluster.
 pub fn insert_plan(world: &mut World) -> Option<Request> {
     let model = world.store.current().clone();
     let tables: Vec<&TableName> = model.live_tables().map(|(name, _)| name).collect();
@@ -61,7 +61,7 @@ pub fn random_place(world: &mut World, order: Order) -> Bound {
     }
 }
 
-/// Other lists for some of the pieces.
+/// Returns other lists for some of the children.
 fn moved(
     world: &mut World,
     model: &Model,
@@ -100,7 +100,8 @@ fn moved(
     changes
 }
 
-/// A batch that is done has cut its table wherever it was to, unless that was dropped.
+/// Checks that a completed batch has split its table at all split points, unless the table was
+/// dropped.
 pub fn check_splits(before: &Model, after: &Model) -> Option<String> {
     let moving = after.work.rebalances.last()?;
     let known = before.work.rebalances.last();
@@ -141,7 +142,8 @@ mod tests {
         }
     }
 
-    /// Cuts at these slots, then the pieces from these on go to nodes that have none of the table.
+    /// Splits at these slots, then moves the children from these slots on to nodes without the
+    /// table.
     fn plan(world: &World, split_slots: &[u16], moved_from: &[u16]) -> MovePlan {
         let model = world.store.current();
         let layout = LayoutName::Table(carts());
@@ -195,7 +197,7 @@ mod tests {
         })
     }
 
-    /// As the coordinator on a host tells it.
+    /// Returns the status by the coordinator on a host.
     fn plan_status(world: &World, host: usize) -> Option<PlanStatus> {
         let coordinator = world.hosts[host].process.as_ref()?.node.coordinator()?;
         let (head, model) = coordinator.standing()?;
@@ -270,7 +272,7 @@ mod tests {
             (before.live_partitions, before.live_without_majority),
             (2, 0)
         );
-        // Two of three replicas of what is moved, and not the coordinator.
+        // Two of three replicas of the moved partition, and not the coordinator.
         let hosts: Vec<usize> = (1..5)
             .filter(|host| {
                 let name = &world.hosts[*host].name;
@@ -293,7 +295,7 @@ mod tests {
     fn cuts_that_wait_for_nodes_that_are_down_name_them() {
         let mut world = carts_on(5, 3);
         let holders = holding_slot(&world, 1000);
-        // Two of three replicas of what is to be cut, and not the coordinator.
+        // Two of three replicas of the partition to split, and not the coordinator.
         let hosts: Vec<usize> = (1..5)
             .filter(|host| {
                 let name = &world.hosts[*host].name;

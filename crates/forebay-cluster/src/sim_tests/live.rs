@@ -1,8 +1,8 @@
-//! Model groups: replicas on hosts, of which a majority decides, and leaders that follow the
-//! catalog.
+//! Model groups: replicas on hosts, whose leaders follow the catalog.
 //!
-//! What a group has decided is told here at once, with its configuration; replicas lag behind it.
-//! Who leads is elected by those that have most; who led believes so for a while longer.
+//! A majority of the replicas decides. The model knows a group's decided state and its
+//! configuration at once; replicas lag. The replicas with the longest logs elect the leader. A
+//! deposed leader believes for a while longer that it leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -21,11 +21,11 @@ use crate::reports::{GroupReport, LeaderReport, LeaderlessReplica, ReplicaProble
 
 pub type ReplicaPlace = (GroupId, PeerId);
 
-/// Who led believes so for so long after it lost its majority.
+/// How long a leader believes that it leads after it lost its majority.
 const BELIEVES: u64 = 2 * SECOND;
-/// How much a replica takes in of a leader's log at a time.
+/// The number of entries that a replica replicates from a leader's log at a time.
 const STEP: u64 = 400;
-/// A learner is close with so few entries left.
+/// A learner has caught up if no more than this number of entries is left.
 const CLOSE: u64 = 100;
 
 /// A replica on a host's disk.
@@ -36,11 +36,11 @@ pub struct SimReplica {
     pub is_damaged: bool,
     /// The newest load that it has added.
     pub loaded: u64,
-    /// It waits for the run of a load that comes no more.
+    /// It waits for the run of a load that will not arrive.
     pub has_missed: bool,
-    /// Of one that came of a split: the revision that names it first.
+    /// For a replica from a split: the revision that names it first.
     pub planned_in: u64,
-    /// It met damage, and goes on as far as it can.
+    /// It found damage, and continues as far as it can.
     pub is_unhealthy: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct LiveProcess {
     pub orders: Rc<Vec<ReplicaOrder>>,
     /// Those of them that may run.
     running: BTreeSet<ReplicaPlace>,
-    /// The runs of loads that are here.
+    /// The local runs of loads.
     pub runs: BTreeSet<(ReplicaPlace, u64)>,
     is_from_memory: bool,
     /// The revision that ordered them.
@@ -67,30 +67,30 @@ struct Belief {
     lost: Option<u64>,
 }
 
-/// A group, as decided.
+/// The decided state of a group.
 #[derive(Debug, Default)]
 pub struct SimGroup {
     pub members: Membership,
     pub term: u64,
     pub leader: Option<(Life, PeerId)>,
-    /// The end of what is decided.
+    /// The end of the decided log.
     pub entries: u64,
-    /// Decided loads, and the ends of what was decided with each.
+    /// Decided loads, and the end of the decided log at each.
     pub loads: BTreeMap<u64, u64>,
     pub(super) is_changing: bool,
-    /// Splits that were decided: the entry that does it, and what it names.
+    /// Decided splits: the index of the entry, and its content.
     pub(super) splits: Vec<(u64, Arc<SplitEntry>)>,
 }
 
 #[derive(Debug, Default)]
 pub struct SimLive {
     pub groups: BTreeMap<GroupId, SimGroup>,
-    /// Peers that have run, and where: what they promised counts.
+    /// Peers that have run, and their hosts: their promises count.
     pub ran: BTreeMap<ReplicaPlace, usize>,
 }
 
 impl World {
-    /// What the machine of a node wants of replicas.
+    /// Takes the orders from a node's state machine.
     pub fn take_orders(&mut self, by: Life, orders: ReplicaOrders) {
         let ReplicaOrders {
             is_from_memory,
@@ -117,7 +117,7 @@ impl World {
         self.remove_unordered(by.host);
     }
 
-    /// Removes replicas that the process there was not ordered to have.
+    /// Removes replicas that the process on this host was not ordered to have.
     pub fn remove_unordered(&mut self, host: usize) {
         let SimHost { process, disk, .. } = &self.hosts[host];
         let Some(live) = process.as_ref().map(|process| &process.live) else {
@@ -132,7 +132,7 @@ impl World {
                 (order.group, order.peer) == *place || inherited == Some(*place)
             })
         };
-        // The catalog that orders may not know of one yet.
+        // The catalog of the orders may not know a new peer yet.
         let replicas = disk.replicas.iter();
         let unwanted: Vec<ReplicaPlace> = replicas
             .filter(|(place, replica)| !is_wanted(place) && replica.planned_in <= revision)
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// What it was ordered by, a node knows after a restart, too.
+    /// Saves the head of the orders, so that the node knows it after a restart.
     fn note_head(&mut self, by: Life, has_orders: bool) {
         let disk = &self.hosts[by.host].disk;
         if !has_orders && disk.replicas.is_empty() {
@@ -157,7 +157,7 @@ impl World {
         self.hosts[by.host].disk.remembered = known;
     }
 
-    /// The replicas of a process go on.
+    /// Lets the replicas of a process make progress.
     pub fn run_replicas(&mut self, by: Life) {
         let Some(process) = self.process(by) else {
             return;
@@ -198,7 +198,7 @@ impl World {
         let disk = &mut self.hosts[host].disk;
         let mut replica = SimReplica::default();
         if let Some(old) = order.inherits {
-            // Without it the new peer says that it forgot.
+            // Without it the new peer reports that it forgot.
             let Some(inherited) = disk.replicas.remove(&(old.group, old.peer)) else {
                 return;
             };
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// The host of a peer that can answer.
+    /// Returns the host of a peer that can answer.
     fn running_host(&self, group: GroupId, peer: PeerId) -> Option<usize> {
         (0..self.hosts.len()).find(|host| self.is_running(*host, group, peer))
     }
@@ -232,7 +232,7 @@ impl World {
         process.is_some_and(|process| process.live.running.contains(&(group, peer)))
     }
 
-    /// The peers of a group that answer a host.
+    /// Returns the peers of a group that answer a host.
     pub(super) fn answering(
         &self,
         host: usize,
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// Who ails leads only where nobody else that has all can.
+    /// An unhealthy replica leads only if no other replica with all entries can.
     fn better_leader(&self, order: &ReplicaOrder, answering: &[PeerId]) -> Option<PeerId> {
         let group = self.live.groups.get(&order.group)?;
         let is_unhealthy = |peer: PeerId| {
@@ -372,7 +372,7 @@ impl World {
             let replica = hosts.find_map(|host| host.disk.replicas.get_mut(&place));
             if let Some(replica) = replica {
                 let is_voter = members.voters.contains(peer);
-                // Most of it comes as a copy.
+                // Most of the log arrives as a copy.
                 let step = if is_voter {
                     entries
                 } else {
@@ -406,7 +406,7 @@ impl World {
         }
     }
 
-    /// It is decided a while later, if a majority of both sets of voters is there then.
+    /// Decides the changes a while later, if a majority of both sets of voters answers then.
     fn propose(&mut self, by: Life, order: &ReplicaOrder, changes: Vec<Change>) {
         let (id, leader) = (order.group, (by, order.peer));
         if let Some(group) = self.live.groups.get_mut(&id) {
@@ -428,7 +428,7 @@ impl World {
                 return;
             }
             world.count("changes");
-            // It is an entry as others are: those who answer have all up to it.
+            // It is a normal entry: peers that answer have all entries up to it.
             let has_it = after.voters.iter().filter(|peer| answering.contains(peer));
             for peer in has_it {
                 world.catch_up(id, *peer);
@@ -440,7 +440,7 @@ impl World {
         });
     }
 
-    /// How the replicas of a process stand.
+    /// Returns the reports of a process about its replicas.
     fn reports(&mut self, by: Life, orders: &[ReplicaOrder]) -> Vec<GroupReport> {
         let now = self.now;
         let mut reports = Vec::new();
@@ -455,7 +455,7 @@ impl World {
                 Some(replica) if replica.has_missed => Some(ReplicaProblem::Missed),
                 Some(_) => None,
             };
-            let load = self.load_said(by, order);
+            let load = self.load_position(by, order);
             let group = self.live.groups.get(&order.group);
             let leaderless = group.and_then(|group| self.leaderless(group, order));
             let leads = group.is_some_and(|group| group.leader == Some((by, order.peer)));
@@ -491,7 +491,7 @@ impl World {
         reports
     }
 
-    /// What a replica tells whose group nobody leads.
+    /// Returns the report of a replica whose group has no leader.
     fn leaderless(&self, group: &SimGroup, order: &ReplicaOrder) -> Option<LeaderlessReplica> {
         let votes = group.members.voters.contains(&order.peer) && !order.is_new;
         let is_led = group.leader.is_some_and(|(life, peer)| {

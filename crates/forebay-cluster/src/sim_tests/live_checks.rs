@@ -1,4 +1,4 @@
-//! What has to hold of live tables.
+//! Invariants of live tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +18,13 @@ impl World {
         })
     }
 
-    /// Voters that still have what they promised.
+    /// Counts voters that have not lost their promises.
     pub fn remembering(&self, group: GroupId, voters: &[PeerId]) -> usize {
         let remembers = |peer: &&PeerId| self.remembers(group, **peer);
         voters.iter().filter(remembers).count()
     }
 
-    /// A node removes what it has of a replica.
+    /// Checks that a node may remove a replica.
     pub fn check_removed(&mut self, host: usize, place: ReplicaPlace) {
         let (group, peer) = place;
         let model = self.store.current();
@@ -32,7 +32,7 @@ impl World {
         let members = self.live.groups.get(&group).map(|group| &group.members);
         let is_voter = members.is_some_and(|members| members.voters.contains(&peer));
         let has_run = self.live.ran.contains_key(&place);
-        // One that met damage goes before: its node has one replica of a partition.
+        // A damaged replica is removed earlier: its node has one replica of a partition.
         let on_disk = self.hosts[host].disk.replicas.get(&place);
         let is_unhealthy = on_disk.is_some_and(|replica| replica.is_unhealthy);
         if is_named && is_voter && has_run && !is_unhealthy && self.remembers(group, peer) {
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// A group came to have other members.
+    /// Checks a change of a group's members.
     pub fn check_members(&mut self, group: GroupId, before: &Membership) {
         let after = self.live.groups[&group].members.clone();
         let is_majority = |members: &Membership| {
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// What was just committed of groups.
+    /// Checks the groups in the head that was just committed.
     pub fn check_live(&mut self, before: &Head) {
         let head = self.store.head.clone();
         let models = self
@@ -80,7 +80,8 @@ impl World {
         }
     }
 
-    /// Each number is one peer, on one node, from when it is named until it is named no more.
+    /// Checks that each number is one peer on one node, from when the catalog names it until it no
+    /// longer does.
     fn recurring(&mut self, old: &Model, new: &Model) -> Option<String> {
         let named = |model: &Model| -> BTreeMap<ReplicaPlace, NodeId> {
             let groups = model.all_groups();
@@ -105,7 +106,7 @@ impl World {
         twice.map(|group| format!("two partitions have group {group}"))
     }
 
-    /// A batch's lists change when the groups are where it wants them.
+    /// Checks that a batch's lists change only when the groups are where it wants them.
     fn moved_early(&self, old: &Model, new: &Model) -> Option<String> {
         let was = old.work.moving()?;
         let is = new
@@ -131,7 +132,7 @@ impl World {
                 let node = |peer: &PeerId| group.peer(*peer).map(|peer| peer.node);
                 let on: BTreeSet<Option<NodeId>> = members.voters.iter().map(node).collect();
                 let wanted: BTreeSet<_> = wanted.iter().copied().map(Some).collect();
-                // By the next moment the leader may have gone on.
+                // By the next moment the leader may have continued.
                 if on != wanted && members.voters.len() == wanted.len() {
                     return Some(format!(
                         "the plan's lists change, and group {} is on {on:?}, not on {wanted:?}",
@@ -143,7 +144,7 @@ impl World {
         None
     }
 
-    /// What is left to be done about live tables.
+    /// Returns the work that is left for live tables.
     pub fn unsettled_live(&self) -> Option<String> {
         let model = self.store.current();
         let mut loads = model.work.loads.iter();
@@ -202,7 +203,7 @@ impl World {
     }
 }
 
-/// The partitions of a table lie side by side, and no two are one.
+/// Checks that the partitions of a table are adjacent, and do not overlap.
 fn uneven(model: &Model) -> Option<String> {
     for (table, groups) in &model.groups {
         let all: Vec<_> = groups.all().collect();

@@ -1,4 +1,4 @@
-//! Loads into model groups: runs that come to replicas, and entries that want them.
+//! Loads into model groups: replicas fetch runs, and entries add them.
 
 use super::live::{ReplicaPlace, is_majority};
 use super::world::{Life, World};
@@ -9,7 +9,7 @@ use forebay_engine::TableName;
 use forebay_replica::GroupId;
 
 impl World {
-    /// What a replica does of loads: its run comes, it proposes it where it leads, it adds it.
+    /// Advances a replica's load: it fetches the run, proposes it if it leads, and adds it.
     pub fn run_load(&mut self, by: Life, order: &ReplicaOrder) {
         let place = (order.group, order.peer);
         if let Some(load) = &order.load {
@@ -39,7 +39,7 @@ impl World {
         process.is_some_and(|process| process.live.runs.contains(&(place, load)))
     }
 
-    /// A majority has what is decided.
+    /// Decides a load once a majority has the entry.
     fn decide_load(&mut self, by: Life, id: GroupId, number: u64) {
         let Some(group) = self.live.groups.get(&id) else {
             return;
@@ -59,7 +59,7 @@ impl World {
         self.count("loads decided");
     }
 
-    /// Entries come in order: what waits for its run holds up what is behind it.
+    /// Adds decided loads in order: an entry that waits for its run blocks the entries after it.
     fn add_decided(&mut self, by: Life, order: &ReplicaOrder) {
         let place = (order.group, order.peer);
         let matched = self.matched(order.group, order.peer);
@@ -98,7 +98,7 @@ impl World {
 
     fn miss(&mut self, by: Life, place: ReplicaPlace) {
         let replica = self.hosts[by.host].disk.replicas.get_mut(&place);
-        // Others lead, and it goes once it is not needed.
+        // Others lead, and it is removed once it is not needed.
         let is_new = replica.is_some_and(|replica| {
             replica.is_unhealthy = true;
             !std::mem::replace(&mut replica.has_missed, true)
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    pub fn load_said(&mut self, by: Life, order: &ReplicaOrder) -> Option<LoadPosition> {
+    pub fn load_position(&mut self, by: Life, order: &ReplicaOrder) -> Option<LoadPosition> {
         let load = order.load.as_ref()?.number;
         let place = (order.group, order.peer);
         let state = match self.loaded(place) >= load {
@@ -119,8 +119,8 @@ impl World {
         Some(LoadPosition { load, state })
     }
 
-    /// A load is to be added that can be, and has ended where all partitions have it; one that was
-    /// given up no partition has.
+    /// Checks that a load is added only when it can be, and ends only when all partitions have it.
+    /// No partition has a load that was cancelled.
     pub fn loaded_early(&self, old: &Model, new: &Model) -> Option<String> {
         let changed = new.work.loads.iter().filter_map(|load| {
             let mut before = old.work.loads.iter();
@@ -138,7 +138,7 @@ impl World {
                 (LoadStage::Adding, LoadStage::Done) => {
                     groups.find(|group| !self.is_decided(group, load))
                 }
-                // The table is dropped, with all that it has.
+                // The table is dropped, with all of its content.
                 (LoadStage::Adding, LoadStage::Stopped)
                     if !new.groups.contains_key(&load.table) =>
                 {
@@ -161,7 +161,7 @@ impl World {
         group.is_some_and(|group| group.loads.contains_key(&load.number))
     }
 
-    /// In the end each replica has all loads that its group decided.
+    /// Checks that each replica has all loads that its group decided in the end.
     pub fn unloaded(&self, table: &TableName, group: &GroupEntry) -> Option<String> {
         let there = self.live.groups.get(&group.group)?;
         let newest = there.loads.keys().next_back()?;

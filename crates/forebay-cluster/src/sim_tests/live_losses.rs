@@ -1,4 +1,4 @@
-//! Live tables that lost the majority of their replicas for good, and what an operator does then.
+//! Tests of live tables that lost their majority for good, and of recovery from that.
 
 use forebay_engine::{Bound, PartitionId, TableName};
 use forebay_replica::GroupId;
@@ -12,7 +12,7 @@ use crate::model::{MoveStage, PeerEntry, PlanGoal};
 use crate::planning::propose;
 use crate::request::Request;
 
-/// Asks for the loss of both partitions to be accepted, and returns what was refused.
+/// Requests to force-recover both partitions, and returns the refusal.
 fn force_recover(world: &mut World) -> Option<String> {
     let asked = world.submit(Request::ForceRecover {
         table: TableName::new("carts").unwrap(),
@@ -41,7 +41,7 @@ fn a_partition_goes_on_from_what_is_left_once_its_loss_is_accepted() {
         let refused = force_recover(&mut world).unwrap();
         assert!(refused.contains("nothing is lost"), "{refused}");
         world.kill(2);
-        // One comes back without what it had, the other with it.
+        // One comes back without its data, the other with it.
         world.hosts[1].disk.replicas.clear();
         world.go_on_for_s(15);
         let lost = status(&world).lost;
@@ -69,9 +69,8 @@ fn a_partition_goes_on_from_what_is_left_once_its_loss_is_accepted() {
     }
 }
 
-/// Another node comes in the place of one that is dead, while the other dead one is still to hold
-/// something: the plan does not wait for nodes that are down, have no replica any more and are to
-/// get none by it.
+/// A node replaces a dead one while the other dead node is still in a list. The plan does not wait
+/// for nodes that are down, have no replica any more and get none by it.
 #[test]
 fn after_a_loss_others_come_in_the_place_of_the_dead() {
     let mut replaced = 0;
@@ -115,7 +114,7 @@ fn after_a_loss_others_come_in_the_place_of_the_dead() {
     );
 }
 
-/// Makes a plan, has it carried out, and returns why it was not.
+/// Makes a plan, carries it out, and returns why it failed.
 fn carry_out(world: &mut World, goal: PlanGoal) -> Result<(), String> {
     let model = world.store.current().clone();
     let plan =
@@ -135,7 +134,7 @@ fn carry_out(world: &mut World, goal: PlanGoal) -> Result<(), String> {
     }
 }
 
-/// Those that a plan brings to a partition are up, and have nothing of it yet.
+/// Nodes to which a plan moves a partition are up, and have nothing of it yet.
 #[test]
 fn no_load_begins_without_majorities_while_a_plan_waits_for_them() {
     let mut world = carts_on(4, 2);
@@ -175,7 +174,7 @@ fn no_load_begins_without_majorities_while_a_plan_waits_for_them() {
     assert!(is_refused, "{report:?}");
 }
 
-/// Nobody could bring what a partition has to nodes that are down.
+/// No node could copy a partition to nodes that are down.
 #[test]
 fn no_plan_leaves_a_partition_to_the_dead_alone() {
     let mut world = carts(3);
@@ -192,7 +191,7 @@ fn no_plan_leaves_a_partition_to_the_dead_alone() {
     assert!(refused.contains("nodes that are down"), "{refused}");
 }
 
-/// A plan would wait for a node that is down, and a cut for a majority.
+/// A plan would wait for a node that is down, and a split for a majority.
 #[test]
 fn what_would_wait_for_the_dead_is_refused() {
     let mut world = carts_on(5, 9);
@@ -241,7 +240,7 @@ fn of_a_partition_with_no_replica_left_no_loss_is_accepted() {
     world.start(0);
     world.go_on_for_s(30);
     let refused = force_recover(&mut world).unwrap();
-    // A node that is up and does not say how far it is may yet have something.
+    // A node that is up and has not reported its position may still have data.
     let words = ["nothing to go on from", "not known yet how far"];
     assert!(
         words.iter().any(|words| refused.contains(words)),

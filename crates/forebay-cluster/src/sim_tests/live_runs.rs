@@ -1,5 +1,5 @@
-//! Runs of live tables: tables that are made and dropped, nodes that die, forget, come back, and
-//! are drained.
+//! Runs of live tables: they are created and dropped, and their nodes die, forget, return, and
+//! drain.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::planning::propose;
 use crate::request::Request;
 
 const SEEDS: u64 = 200;
-/// The planted defect is found within so many seeds.
+/// The number of seeds within which the planted defect is found.
 const FOUND_WITHIN: u64 = 100;
 
 fn run(seed: u64, bug: Option<Bug>) -> Outcome {
@@ -124,7 +124,7 @@ fn next_request(world: &mut World, end: u64) {
     });
 }
 
-/// A load as it would be cut now; sometimes of a table that is none.
+/// Returns a load split by the current partitions, sometimes of a table that does not exist.
 pub fn load(world: &mut World, table: TableName) -> Request {
     let model = world.store.current().clone();
     let groups = model.groups.get(&table).into_iter();
@@ -210,7 +210,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
     }
 }
 
-/// Replicas of a host whose groups have a majority that remembers without them.
+/// Returns the replicas of a host whose groups have a remembering majority without them.
 fn spared(world: &World, at: usize) -> Vec<ReplicaPlace> {
     let places = world.hosts[at].disk.replicas.keys();
     let is_spared = |place: &&ReplicaPlace| {
@@ -225,7 +225,7 @@ fn spared(world: &World, at: usize) -> Vec<ReplicaPlace> {
     places.filter(is_spared).copied().collect()
 }
 
-/// The machine restarted, and what was not synced is gone.
+/// Restarts the machine, so that data that was not synced is lost.
 fn forget(world: &mut World, at: usize) {
     if world.rng.chance(400) {
         for place in spared(world, at) {
@@ -329,7 +329,7 @@ fn a_live_table_is_on_as_many_nodes_as_it_wants() {
     assert_eq!(world.checks.violation, None);
 }
 
-/// Live table `carts` of two partitions, on three nodes.
+/// Builds live table `carts` of two partitions, on three nodes.
 pub fn carts(seed: u64) -> World {
     carts_on(3, seed)
 }

@@ -1,4 +1,4 @@
-//! What nodes held that stay away.
+//! Tests of data on nodes that do not return.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::model::{MoveStage, RolloutOptions};
 use crate::planning::holders;
 use crate::request::Request;
 
-/// Seven nodes, of which the first is the coordinator; the time after which others take over.
+/// Builds seven nodes, with the first as the coordinator. `seconds`: the time after which other
+/// nodes take over.
 fn cluster(seconds: u64) -> World {
     let mut world = World::new(7);
     world.settings.replace_after = Some(Duration::from_secs(seconds));
@@ -94,7 +95,7 @@ fn a_rollback_does_not_wait_for_ranges_whose_nodes_are_all_down() {
     assert!(matches!(report, Some(Report::Done { .. })), "{report:?}");
     let serving = |world: &World| world.store.current().table(&table(0).0).unwrap().serving;
     assert_eq!(serving(&world), Some(1));
-    // Who comes back answers what serves then.
+    // Nodes that return answer from the versions that serve then.
     (2..5).for_each(|host| world.start(host));
     world.go_on_for_s(30);
     let active = |host: usize| world.hosts[host].process.as_ref().unwrap().active.clone();

@@ -1,5 +1,6 @@
-//! The swap matrix: five moments of a push, six faults, and which of five nodes they hit. Each of
-//! the 150 cases asserts what has to come of the push.
+//! The swap matrix: five moments of a push, six faults, and which of five nodes they hit.
+//!
+//! Each of the 150 cases asserts the outcome of the push.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use crate::model::{Phase, RolloutOptions};
 use crate::request::{Request, SwapTo};
 
 const NODES: usize = 5;
-/// Longer than it takes to leave a node out under a new coordinator.
+/// Longer than a new coordinator takes to exclude a node.
 const DEAD_S: u64 = 90;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub fn push(version: u64) -> Request {
     }
 }
 
-/// A cluster whose coordinator is that node, and which serves version 1.
+/// Builds a cluster with that node as the coordinator, which serves version 1.
 pub fn quiet_cluster(mut world: World, nodes: usize, coordinator: usize) -> World {
     let setup = Setup {
         nodes: 0,
@@ -128,7 +129,7 @@ fn strike(world: &mut World, fault: Fault, node: usize, pushed: usize) {
     }
 }
 
-/// What an operator may be told of the push; the words say what should have been.
+/// Checks the report of the push to an operator; the error text names the expected one.
 fn expected(
     moment: Moment,
     fault: Fault,
@@ -175,7 +176,7 @@ fn expected(
             )
         }
         (_, Operator) => {
-            // One that is done as well came after the end of this one.
+            // Another push that succeeds as well came after the end of this push.
             let is_answered = matches!(other, Some(Report::Refused(_) | Report::Done { .. }));
             let is_refused = is_answered || moment != Moment::Preparing;
             (
@@ -191,7 +192,7 @@ fn expected(
 }
 
 fn case(moment: Moment, fault: Fault, node: usize) -> Result<(), String> {
-    // A node that is hit is no coordinator, unless that is the fault.
+    // The faulty node is not the coordinator, unless that is the fault.
     let first = match fault {
         Fault::NodeDead | Fault::NodeCutOff => (node + 1) % NODES,
         _ => node,
@@ -246,7 +247,7 @@ fn every_fault_at_every_moment_of_a_push_has_its_outcome() {
     assert!(wrong.is_empty(), "{} of 150: {wrong:#?}", wrong.len());
 }
 
-/// A cluster of three nodes goes on without any one of them.
+/// A cluster of three nodes keeps working without any one of them.
 #[test]
 fn three_nodes_go_on_without_one() {
     for dead in 0..3 {

@@ -1,9 +1,11 @@
-//! A simulator of whole clusters, for tests: the machines of several nodes over a model catalog, a
-//! model network and model engines, with faults drawn from a seed.
+//! A simulator of whole clusters, for tests.
+//!
+//! It runs the state machines of several nodes over a model catalog, a model network and model
+//! engines, with faults drawn from a seed.
 //!
 //! Everything happens in one thread, in the order of simulated time, so a seed repeats a run: the
-//! same trace hash. What has to hold is checked at every event ([`checks`]); the first thing that
-//! does not ends the run and is told with the seed.
+//! same trace hash. Invariants are checked at every event ([`checks`]); the first violation ends
+//! the run and is reported with the seed.
 
 #[cfg(test)]
 mod balanced;
@@ -39,28 +41,28 @@ use world::{PlantedDefects, World};
 
 use crate::bugs::{Bug, plant};
 
-/// What a run is made of.
+/// The setup of a run.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub nodes: usize,
     pub zones: usize,
-    /// How long operators push and faults come, in seconds.
+    /// How long operators push and faults occur, in seconds.
     pub stormy_s: u64,
-    /// Whether faults come at all.
+    /// Whether faults occur at all.
     pub faults: bool,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub trace: u64,
-    /// What did not hold.
+    /// The violated invariant.
     pub violation: Option<String>,
-    /// How often what happened, for people.
+    /// The number of events of each kind, for people.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
-/// A run of a random cluster under random faults, and a planted defect or none.
+/// Runs a random cluster under random faults, with a planted defect or none.
 pub fn run(seed: u64, bug: Option<Bug>, wrong: PlantedDefects) -> Outcome {
     plant(bug);
     let mut world = World::new(seed);

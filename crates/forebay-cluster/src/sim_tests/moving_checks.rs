@@ -1,4 +1,4 @@
-//! What has to hold of plans: nobody is led to a node that lacks what is asked for.
+//! Invariants of plans: no node routes to a node that lacks the data.
 
 use forebay_engine::Bounds;
 
@@ -8,8 +8,8 @@ use crate::model::{Model, MoveStage, TableEntry};
 use crate::planning::ranges;
 
 impl World {
-    /// A batch's lists change when all that are new in them hold it, and what they held is given up
-    /// when all know.
+    /// Checks that a batch's lists change only when all of their new nodes have the data. Old nodes
+    /// give it up only when all nodes know the lists.
     pub fn check_moving(&self, by: Life, before: &Model, after: &Model) -> Option<String> {
         let was = before.work.moving()?;
         let mut plans = after.work.rebalances.iter();

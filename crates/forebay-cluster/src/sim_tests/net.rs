@@ -1,4 +1,4 @@
-//! The network between nodes: messages that are lost, late, doubled, or out of order.
+//! The network between nodes: messages that are lost, late, duplicated, or reordered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use crate::node::{FollowerEvent, NodeEvent};
 
 #[derive(Debug, Default)]
 pub struct SimNet {
-    /// From, to: nothing arrives.
+    /// Links from, to, on which nothing arrives.
     pub cuts: BTreeSet<(usize, usize)>,
-    /// Of a thousand messages so many are lost, doubled, or late.
+    /// Of a thousand messages, the numbers that are lost, duplicated, or late.
     pub loss: u64,
     pub doubles: u64,
     pub late: u64,
@@ -27,16 +27,16 @@ struct PendingBeat {
 }
 
 impl SimNet {
-    /// The life of the process whose heartbeat waits for this answer.
+    /// Returns the life of the process whose heartbeat waits for this answer.
     pub fn who_asked(&self, token: u64) -> Option<u64> {
         self.asked.get(&token).map(|asked| asked.by.life)
     }
 }
 
 impl World {
-    /// How long a message is under way; `None`: it does not arrive. The protocols rely on no
-    /// message being under way for longer than the node timeout: after that an earlier process of a
-    /// node may be heard again.
+    /// Draws the transit time of a message; `None` if it does not arrive. The protocols rely on no
+    /// message being in transit for longer than the node timeout. Otherwise a coordinator could
+    /// hear from an earlier process of a node again.
     pub fn transit(&mut self, from: usize, to: usize) -> Option<u64> {
         if self.net.cuts.contains(&(from, to)) || self.rng.chance(self.net.loss) {
             return None;
@@ -91,7 +91,7 @@ impl World {
         let who = (beat.who.name.clone(), beat.who.incarnation);
         let before = self.received_incarnation(target, &who.0);
         self.notify(life, NodeEvent::Beat { token, beat });
-        // Of two processes that have ended the later one may be heard of.
+        // Of two processes that have ended, the coordinator may have heard from the later one.
         let before = before.and_then(|incarnation| self.checks.lives.get(&incarnation));
         let is_late = before.is_some_and(|life| *life > by.life);
         if is_late && self.received_incarnation(target, &who.0) == Some(who.1) {
@@ -116,7 +116,7 @@ impl World {
             return;
         };
         self.after(delay, move |world| {
-            // Who asked does not wait any longer after a while.
+            // The sender stops waiting after a while.
             let process = world.process(by);
             if process.is_some_and(|process| process.unanswered.remove(&seq)) {
                 let event = FollowerEvent::Reply { seq, reply };
@@ -125,7 +125,7 @@ impl World {
         });
     }
 
-    /// The process of a node that a coordinator has heard of last.
+    /// Returns the process of a node from which a coordinator last heard.
     fn received_incarnation(&self, at: usize, name: &NodeName) -> Option<u64> {
         let process = self.hosts[at].process.as_ref()?;
         let coordinator = process.node.coordinator()?;
@@ -134,7 +134,7 @@ impl World {
         Some(received.incarnation)
     }
 
-    /// Cuts a node off for so long from all others, seldom together with another one, and mostly
+    /// Cuts a node off from all others for this time, seldom together with another one, and mostly
     /// from the store.
     pub fn isolate_for(&mut self, at: usize, long: u64) {
         let with = self.rng.below(self.hosts.len() as u64) as usize;

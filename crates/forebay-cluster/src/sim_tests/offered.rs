@@ -1,4 +1,4 @@
-//! A coordinator that reaches the store, and few of the nodes.
+//! Tests of a coordinator that reaches the store, and only few of the nodes.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::ids::NodeId;
 
 const NODES: usize = 5;
 const SEEDS: u64 = 20;
-/// Silence is noticed, the seat is offered, and who wants it looks.
+/// The time to detect silence, offer the lease, and take it.
 const TAKEN_WITHIN_S: u64 = 15;
 
 fn cluster(seed: u64) -> World {
@@ -23,7 +23,7 @@ fn coordinators(world: &World) -> Vec<usize> {
     (0..NODES).filter(is_it).collect()
 }
 
-/// Whom a coordinator takes to be silent.
+/// Returns the nodes that a coordinator takes to be silent.
 fn suspects(world: &World, coordinator: usize) -> BTreeSet<NodeId> {
     let process = world.hosts[coordinator].process.as_ref().unwrap();
     process.node.coordinator().unwrap().suspects().clone()
@@ -35,7 +35,7 @@ fn ids(world: &World, hosts: &[usize]) -> BTreeSet<NodeId> {
     hosts.iter().map(id).collect()
 }
 
-/// Nothing goes between these nodes and the others; all reach the store.
+/// Cuts these nodes off from the others; all reach the store.
 fn cut_apart(world: &mut World, few: &[usize]) {
     let others = (0..NODES).filter(|at| !few.contains(at));
     for other in others {
@@ -45,7 +45,7 @@ fn cut_apart(world: &mut World, few: &[usize]) {
     }
 }
 
-/// How often a node came to be the coordinator since its process began.
+/// Counts how often a node became the coordinator since its process began.
 fn terms(world: &World, at: usize) -> u64 {
     world.hosts[at].process.as_ref().unwrap().terms_of
 }
@@ -79,7 +79,7 @@ fn it_goes_on_where_most_nodes_are_dead() {
         let mut world = cluster(seed);
         (2..NODES).for_each(|at| world.kill(at));
         world.go_on_for_s(60);
-        // Of few nodes one that starts knows nobody at first.
+        // In a small cluster, a node that starts knows no others at first.
         world.kill(1);
         world.start(1);
         world.go_on_for_s(30);

@@ -1,10 +1,10 @@
-//! Plans by the load on partitions, carried out in the simulator.
+//! Tests of plans by the load on partitions, carried out in the simulator.
 
 use forebay_replica::GroupId;
 
 use crate::traffic::{ReplicaTraffic, TrafficRate};
 
-/// What a replica tells: groups are asked unlike each other, and only where they are led.
+/// Returns a replica's traffic report. Groups have different traffic, and only leaders have reads.
 pub fn traffic_of(group: GroupId, leads: bool) -> Option<ReplicaTraffic> {
     let minute = TrafficRate {
         reads: 600 * (group.0 % 7 + 1) * u64::from(leads),
@@ -38,7 +38,7 @@ pub mod tests {
         TableName::new("wide").unwrap()
     }
 
-    /// Five nodes have a table of two partitions, and one of twelve.
+    /// Builds five nodes with a table of two partitions, and one of twelve.
     pub fn two_tables(seed: u64) -> World {
         let mut world = carts_on(5, seed);
         world.submit(Request::MakeLive {

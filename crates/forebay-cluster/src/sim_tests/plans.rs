@@ -1,4 +1,4 @@
-//! Plans, as operators make them: by the planner, or any that keep the rules.
+//! Plans of operators: by the planner, or any that keep the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::reads::{BatchReads, NodeReads};
 use crate::request::Request;
 use crate::traffic::{ReplicaTraffic, TrafficWindow};
 
-/// A plan by what an operator sees now.
+/// Draws a plan from an operator's current view.
 pub fn draw_plan(world: &mut World) -> Option<Request> {
     let model = world.store.current().clone();
     let nodes: Vec<NodeId> = model.all_nodes().map(|node| node.id).collect();
@@ -40,7 +40,7 @@ pub fn draw_plan(world: &mut World) -> Option<Request> {
         },
         _ => PlanGoal::Even,
     };
-    // The planner takes its time.
+    // The planner is slow.
     let is_planned = matches!(goal, PlanGoal::Replicas { .. }) || world.rng.chance(100);
     let plan = match is_planned {
         true => planned(world, &model, &goal),
@@ -57,7 +57,7 @@ fn planned(world: &mut World, model: &Model, goal: &PlanGoal) -> Option<MovePlan
     Some(proposal.ok()?.plan)
 }
 
-/// A batch table comes to be held as it is read.
+/// Places a batch table by its reads.
 fn placed(world: &mut World, model: &Model) -> Option<MovePlan> {
     let table = table(world.rng.below(3)).0;
     let summaries = summaries(model);
@@ -92,7 +92,7 @@ fn placed(world: &mut World, model: &Model) -> Option<MovePlan> {
     Some(made.proposal.plan)
 }
 
-/// Of the versions that serve.
+/// Returns the summaries of the serving versions.
 pub fn summaries(model: &Model) -> Summaries {
     let tables = model.all_tables();
     let summaries = tables.filter_map(|(name, entry)| {
@@ -102,7 +102,7 @@ pub fn summaries(model: &Model) -> Summaries {
     summaries.collect()
 }
 
-/// Lists that keep to what is wished for, and are otherwise any.
+/// Returns random lists that satisfy the goal.
 fn random(world: &mut World, model: &Model, goal: PlanGoal) -> Option<MovePlan> {
     let drained = goal.drained();
     let holding: BTreeSet<NodeId> = holders(model);

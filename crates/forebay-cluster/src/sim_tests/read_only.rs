@@ -1,4 +1,4 @@
-//! A store that is read and takes no writes: nobody coordinates.
+//! Tests of a store that allows reads but no writes, so that no node coordinates.
 
 use super::matrix::quiet_cluster;
 use super::world::World;
@@ -12,7 +12,7 @@ fn serves(world: &World, host: usize) -> bool {
 fn nodes_that_start_then_serve_what_they_held() {
     let mut world = quiet_cluster(World::new(21), 3, 0);
     world.kill(2);
-    // The others note that it is down.
+    // The others detect that it is down.
     world.go_on_for_s(30);
     (0..2).for_each(|host| world.kill(host));
     world.store.is_read_only = true;

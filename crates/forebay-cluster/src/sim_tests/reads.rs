@@ -12,16 +12,16 @@ use crate::model::Model;
 /// A command that reads several places of several tables through one node.
 struct Gather {
     by: Life,
-    /// The tables' versions, as the node had them when the command began.
+    /// The tables' versions on the node when the command began.
     versions: BTreeMap<TableName, u64>,
     places: Vec<(TableName, u16)>,
-    /// What was read: of which version.
+    /// The versions that were read.
     read: Vec<(TableName, u64)>,
     is_second: bool,
 }
 
 impl World {
-    /// Reads one place of all that a node answers.
+    /// Reads one place from all tables that a node answers.
     pub fn read_at(&mut self, at: usize) {
         let host = &self.hosts[at];
         let Some(process) = host.process.as_ref().filter(|process| !process.is_cut_off) else {
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Whether a node must not answer a version now.
+    /// Returns why a node must not answer a version now.
     fn wrong_read(&self, at: usize, table: &TableName, version: u64) -> Option<String> {
         let name = &self.hosts[at].name;
         let model = self.store.current();
@@ -59,7 +59,7 @@ impl World {
         })
     }
 
-    /// A command of two tables and four places, through a node.
+    /// Runs a command of two tables and four places through a node.
     pub fn gather(&mut self, at: usize) {
         let by = self.life(at);
         self.begin_gather(by, false);
@@ -142,7 +142,7 @@ impl World {
         });
     }
 
-    /// Without faults every command has an answer, however much is moved.
+    /// Without faults every command gets an answer, however much is moved.
     fn not_read(&mut self, why: &'static str, what: &str) {
         self.count(why);
         if self.is_faultless {

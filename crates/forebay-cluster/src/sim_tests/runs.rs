@@ -25,7 +25,7 @@ fn all_holds_with_every_seed() {
     });
 }
 
-/// Each planted defect is found within so many seeds.
+/// The number of seeds within which each planted defect is found.
 const FOUND_WITHIN: u64 = 400;
 
 fn finds(bug: Option<Bug>, wrong: PlantedDefects) {

@@ -1,4 +1,4 @@
-//! Does what the machines say, as a node's threads and sockets do.
+//! Carries out the actions of the state machines, as a node's threads and sockets do.
 
 use super::engine::{order_of, summary};
 use super::plans::summaries;
@@ -44,7 +44,7 @@ impl World {
             FollowerAction::Activate(activating) => self.activate(by, activating),
             FollowerAction::Route => {}
             FollowerAction::Replicas(orders) => self.take_orders(by, *orders),
-            // The catalog is never lost here.
+            // The simulated catalog is never lost.
             FollowerAction::Alarm(alarm) => assert_eq!(alarm, None),
             FollowerAction::OnIsolation(is_cut_off) => {
                 self.count("cut offs");
@@ -91,7 +91,7 @@ impl World {
         self.after(pause, move |world| world.notify_follower(by, event));
     }
 
-    /// From a node that has it, else from the store.
+    /// Loads a head's documents from a node that has them, otherwise from the store.
     fn load(&mut self, by: Life, head: Head) {
         let peer = self.rng.below(self.hosts.len() as u64) as usize;
         let process = self.hosts[peer]

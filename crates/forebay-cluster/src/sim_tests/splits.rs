@@ -1,8 +1,8 @@
 //! Partitions of model groups that are split.
 //!
-//! A split is decided as a change is. A replica has it once it has the log up to there, and its
-//! peers of the children with it, if it had any to come: a replica that forgot comes back as
-//! another peer, which has none.
+//! A split is decided as a change is. A replica has split once its log reaches the entry, and then
+//! has its peers of the children, if it has any. A replica that forgot comes back as another peer,
+//! which has none.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::world::{Life, MS, World};
 use crate::live::ReplicaOrder;
 
 impl World {
-    /// What the group's leader is to propose.
+    /// Returns the split that the group's leader has to propose.
     pub fn split_due(&self, order: &ReplicaOrder, members: &Membership) -> Option<Arc<SplitEntry>> {
         let split = order.split.as_ref();
         let split = split.filter(|split| split.is_for(members))?;
@@ -24,7 +24,7 @@ impl World {
         (!is_done).then(|| Arc::clone(split))
     }
 
-    /// It is decided a while later, if a majority is there then, and the members are the same.
+    /// Decides the split a while later, if a majority answers then, and the members are the same.
     pub fn propose_split(&mut self, by: Life, order: &ReplicaOrder, split: Arc<SplitEntry>) {
         let (id, leader) = (order.group, (by, order.peer));
         if let Some(group) = self.live.groups.get_mut(&id) {
@@ -60,17 +60,17 @@ impl World {
             for peer in answering {
                 world.catch_up(id, peer);
             }
-            // Who has the entry does it; others may get a copy from behind it.
+            // Replicas with the entry apply it; others may get a copy from after it.
             world.split_those(id, 0);
         });
     }
 
-    /// Replicas that have a split in their log have all parts.
+    /// Splits the replicas that have the split in their log.
     pub fn split_replicas(&mut self, id: GroupId) {
         self.split_those(id, 300);
     }
 
-    /// The same; so many of a thousand have it by a copy.
+    /// Does the same; of a thousand replicas, `by_copy` get it by a copy.
     fn split_those(&mut self, id: GroupId, by_copy: u64) {
         let splits = self.live.groups.get(&id).map(|group| group.splits.clone());
         for (index, split) in splits.unwrap_or_default() {
@@ -108,7 +108,7 @@ impl World {
         {
             return self.fail(format!("peer {place:?} has run, and is made again"));
         }
-        // By a copy it gets what the partition keeps alone: the children come as other peers then.
+        // A copy has only what the partition itself keeps: the children then come as other peers.
         let is_by_copy = self.rng.chance(by_copy);
         for place in places {
             self.checks.split_off.insert(place);
@@ -122,12 +122,11 @@ impl World {
                 false => drop(self.hosts[host].disk.replicas.insert(place, replica)),
             }
         }
-        // Its peers may have been given up meanwhile.
+        // Its peers may have been removed meanwhile.
         self.remove_unordered(host);
     }
 
-    /// A peer that was never there, as the one that it comes from has the split by a copy, is made
-    /// empty.
+    /// Creates an empty peer that never existed because its parent received the split in a copy.
     pub fn make_missed(&mut self, host: usize, order: &ReplicaOrder) {
         let place = (order.group, order.peer);
         if self.comes_from_here(host, order) && self.checks.missed.remove(&place) {
@@ -143,8 +142,8 @@ impl World {
         whole.is_some_and(|whole| !whole.is_damaged)
     }
 
-    /// Whether a replica is not here as the one that it comes from has not been split yet, or is
-    /// itself to come of a split.
+    /// Returns whether a replica does not exist yet because its parent was not split yet, or itself
+    /// has to result from a split.
     pub fn comes_of_a_split(
         &self,
         host: usize,

@@ -1,5 +1,6 @@
-//! The catalog: one map with conditional writes, which may be slow, away, or leave it open whether
-//! a write was done.
+//! The catalog: one map with conditional writes, which can be slow or unavailable.
+//!
+//! The outcome of a write may remain unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,25 +19,25 @@ pub struct SimStore {
     pub lease: Option<(LeaseDocument, u64)>,
     pub requests: BTreeMap<RequestId, Request>,
     documents: Documents,
-    /// What heads say whose documents were written, by their stamps.
+    /// The models of heads whose documents were written, by their stamps.
     models: BTreeMap<u64, Model>,
-    /// The stamps of the heads that there were, by revision.
+    /// The stamps of the committed heads, by revision.
     pub committed: BTreeMap<u64, u64>,
     tags: u64,
-    /// Nobody reaches it, or these do not.
+    /// The store is unavailable to all, or to these hosts.
     pub is_away: bool,
-    /// It is read, and takes nothing.
+    /// The store allows reads and no writes.
     pub is_read_only: bool,
     pub cut: BTreeSet<usize>,
-    /// Of a thousand operations so many fail, done or not, and so many are slow.
+    /// Of a thousand operations, the numbers that fail, done or not, and that are slow.
     pub fails: u64,
     pub slow: u64,
 }
 
-/// What becomes of an operation.
+/// The outcome of an operation.
 enum Fate {
     Fine,
-    /// It is not done, done without its answer, or done after its answer was given up.
+    /// It is not done, done without an answer, or done after its client gave up.
     NotDone,
     Unheard,
     Late,
@@ -84,7 +85,7 @@ impl SimStore {
         &self.models[&self.head.stamp]
     }
 
-    /// As [`crate::catalog::Catalog::put_if`].
+    /// Writes the lease as [`crate::catalog::Catalog::put_if`] does.
     pub fn put_lease(&mut self, document: LeaseDocument, seen: Option<&SeenTag>) -> WriteOutcome {
         if let Some((known, number)) = &self.lease
             && *known == document
@@ -99,7 +100,7 @@ impl SimStore {
         WriteOutcome::Done(tag(self.tags))
     }
 
-    /// Documents of a head that is to be written.
+    /// Writes the documents of a new head.
     pub fn put_documents(&mut self, documents: &Documents, head: &Head) {
         if !self.models.contains_key(&head.stamp) {
             self.documents.extend(documents.clone());
@@ -127,8 +128,8 @@ impl World {
         !self.store.is_away && !self.store.cut.contains(&host)
     }
 
-    /// An operation of a process on the store: what it does there, and what the process learns;
-    /// `None`: that it failed.
+    /// Runs an operation of a process on the store; the process gets its result, or `None` if it
+    /// failed.
     pub fn with_store<T: 'static>(
         &mut self,
         by: Life,
@@ -140,7 +141,7 @@ impl World {
         self.operate(reaches, Some(host), operation, then);
     }
 
-    /// As [`with_store`](Self::with_store), of an operation that writes.
+    /// Does the same as [`with_store`](Self::with_store) for an operation that writes.
     pub fn write_store<T: 'static>(
         &mut self,
         by: Life,
@@ -152,7 +153,7 @@ impl World {
         self.operate(reaches, Some(by.host), operation, then);
     }
 
-    /// As [`with_store`](Self::with_store), of a client outside of the cluster.
+    /// Does the same as [`with_store`](Self::with_store) for a client outside of the cluster.
     pub fn operate<T: 'static>(
         &mut self,
         reaches: bool,

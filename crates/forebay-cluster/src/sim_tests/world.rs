@@ -1,4 +1,4 @@
-//! Time, what happens when, and the run as a whole.
+//! Simulated time, the queue of events, and the run as a whole.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::time::{Now, Timing};
 pub const MS: u64 = 1000;
 pub const SECOND: u64 = 1000 * MS;
 
-/// How long what is left may take once all faults are gone, and how long it is idle then.
+/// How long the remaining work may take after all faults end, and how long the idle time is then.
 const SETTLE_S: u64 = 150;
 const IDLE_S: u64 = 100;
 
@@ -32,9 +32,9 @@ const NODE_TIMEOUTS_S: [u64; 4] = [3, 10, 10, 20];
 /// Defects that a test plants outside of the machines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlantedDefects {
-    /// A restarted process serves what served there, before it knows the catalog.
+    /// A restarted process serves its earlier versions before it knows the catalog.
     pub serves_at_once: bool,
-    /// Heads are written whatever is there.
+    /// Heads are written unconditionally.
     pub overwrites: bool,
 }
 
@@ -50,7 +50,7 @@ pub enum Moment {
     Reverting,
 }
 
-/// Random numbers, as the simulation asks for them.
+/// The random generator of the simulation.
 #[derive(Debug)]
 pub struct SimRng(Rng);
 
@@ -67,7 +67,7 @@ impl SimRng {
         low + self.below(high - low + 1)
     }
 
-    /// True so many times of a thousand.
+    /// Returns true in `per_mille` of a thousand calls.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
@@ -79,15 +79,15 @@ pub struct SimHost {
     pub name: NodeName,
     pub zone: Zone,
     pub peer: HostPort,
-    /// Raised whenever its process starts or ends: what was meant for an earlier one is lost.
+    /// Increases whenever its process starts or ends: events for an earlier process are lost.
     pub life: u64,
     pub process: Option<SimProcess>,
     pub disk: SimDiskState,
     pub trouble: Trouble,
-    /// Its process is stopped (SIGSTOP), and what comes meanwhile waits.
+    /// Its process is stopped (SIGSTOP), and events for it wait.
     pub paused: bool,
     pub backlog: Vec<NodeEvent>,
-    /// How its clocks go: so many millionths too fast, and by so much another time of day.
+    /// The errors of its clocks: the drift in millionths, and the offset of the time of day.
     pub drift: i64,
     pub unix_offset_ms: i64,
     pub cut_off_ms: Option<u64>,
@@ -114,16 +114,16 @@ pub struct World {
     pub live: SimLive,
     pub ops: Vec<Op>,
     pub counts: BTreeMap<&'static str, u64>,
-    /// What is to happen at a moment of a push.
+    /// The job to run at a moment of a push.
     pub hook: Option<(Moment, Job)>,
-    /// Whether faults come.
+    /// Whether faults occur now.
     pub is_stormy: bool,
-    /// No fault ever comes.
+    /// Whether no fault ever occurs.
     pub is_faultless: bool,
     pub settings: CoordinatorSettings,
-    /// As the catalog says from the first head on.
+    /// The timing in the catalog from the first head on.
     pub timing: Timing,
-    /// What a test has planted outside of the machines.
+    /// The defects that a test has planted outside of the machines.
     pub wrong: PlantedDefects,
 }
 
@@ -154,21 +154,21 @@ impl World {
         }
     }
 
-    /// Draws how long the protocols wait. REQUIRES: nothing was built yet.
+    /// Draws the node timeout. REQUIRES: nothing was built yet.
     pub fn draw_timing(&mut self, seed: u64) {
-        // By numbers of its own, so that all else stays what the seed makes it.
+        // It uses its own random numbers, so that the seed determines all else as before.
         let drawn = Rng::new(!seed).draw() as usize % NODE_TIMEOUTS_S.len();
         self.timing = Timing::new(Duration::from_secs(NODE_TIMEOUTS_S[drawn])).unwrap();
         self.store = SimStore::new(self.cluster, self.timing);
     }
 
-    /// Simulated time as seconds of a cluster whose node timeout is 10 s would be.
+    /// Converts seconds of a cluster with a node timeout of 10 s to simulated time.
     fn scaled(&self, seconds: u64) -> u64 {
         let of_default = self.timing.node_timeout().as_secs_f64() / 10.0;
         (seconds as f64 * of_default.max(1.0)) as u64
     }
 
-    /// The machines, and their processes' start.
+    /// Builds the machines, and starts their processes.
     pub fn build(&mut self, setup: &Setup) {
         for at in 0..setup.nodes {
             let name = NodeName::new(&format!("n{at}")).unwrap();
@@ -204,7 +204,7 @@ impl World {
             .insert((self.now + delay, self.queued), Box::new(job));
     }
 
-    /// Goes on until then, or until something did not hold.
+    /// Runs until then, or until an invariant is violated.
     pub fn go_on_until(&mut self, end: u64) {
         while self.checks.violation.is_none() {
             let Some(entry) = self
@@ -233,7 +233,7 @@ impl World {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// What waits for a moment, happens shortly after it.
+    /// Runs the job that waits for a moment, shortly after it.
     pub fn at_moment(&mut self, moment: Moment) {
         if let Some((_, job)) = self.hook.take_if(|(awaited, _)| *awaited == moment) {
             let pause = match moment {
@@ -259,7 +259,7 @@ impl World {
         Life { host, life }
     }
 
-    /// The process, if it lives still.
+    /// Returns the process, if it still lives.
     pub fn process(&mut self, life: Life) -> Option<&mut SimProcess> {
         let host = &mut self.hosts[life.host];
         host.process.as_mut().filter(|_| host.life == life.life)
@@ -332,7 +332,7 @@ impl World {
         if !std::mem::take(&mut self.hosts[at].paused) {
             return;
         }
-        // A client may be faster than all that has come meanwhile.
+        // A client may be faster than all waiting events.
         self.read_at(at);
         let life = self.life(at);
         for event in std::mem::take(&mut self.hosts[at].backlog) {
@@ -340,14 +340,14 @@ impl World {
         }
     }
 
-    /// Gives an event to a node's machine, and does what it says.
+    /// Passes an event to a node's state machine, and carries out the resulting actions.
     pub fn notify(&mut self, life: Life, event: NodeEvent) {
         let now = self.clock(life.host);
         if self.process(life).is_none() {
             return;
         }
         if self.hosts[life.host].paused {
-            // One tick is as good as many.
+            // One waiting tick is enough.
             if !matches!(event, NodeEvent::Tick) {
                 self.hosts[life.host].backlog.push(event);
             }
@@ -375,7 +375,7 @@ impl World {
         self.check_node(life);
     }
 
-    /// All faults end; what is under way ends; nothing happens any more.
+    /// Ends all faults, then all work in progress; nothing happens after that.
     pub fn calm_down(&mut self) {
         self.heal();
         let settle_s = self.scaled(SETTLE_S);

@@ -1,4 +1,4 @@
-//! The state of a cluster, for people and their programs.
+//! The status of a cluster, for people and their programs.
 
 mod problems;
 
@@ -23,27 +23,27 @@ use crate::reads_status::ReadsStatus;
 use crate::time::Now;
 use problems::{notes, problems, unserved};
 
-/// See the module's text.
+/// The status of a cluster, as `forebay cluster status` reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub cluster: String,
     pub healthy: bool,
-    /// What is wrong, and what to do.
+    /// The problems, and what to do about them.
     pub problems: Vec<String>,
-    /// Of the catalog.
+    /// The format of the catalog.
     #[serde(default)]
     pub format: u64,
     pub revision: u64,
     pub term: u64,
-    /// A node that sent no heartbeat for so long is down.
+    /// The time without a heartbeat after which a node counts as down.
     #[serde(default)]
     pub node_timeout_ms: u64,
-    /// `None`: nobody is known to be it.
+    /// The coordinator's node. `None`: no coordinator is known.
     pub coordinator: Option<String>,
-    /// Who says all this.
+    /// The source of this status.
     #[serde(default)]
     pub source: StatusSource,
-    /// What is neither read nor written now, and why. Each is a problem, too.
+    /// Parts that can be neither read nor written now, and why. Each is also in `problems`.
     #[serde(default)]
     pub down: Vec<String>,
     /// Whether the catalog itself is lost or an old copy.
@@ -53,40 +53,40 @@ pub struct Status {
     pub tables: Vec<TableStatus>,
     /// The plan that is carried out.
     pub plan: Option<PlanStatus>,
-    /// Loads into live tables that are under way.
+    /// The loads into live tables that are under way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<LoadStatus>,
-    /// How the partitions of live tables stand, where there are any and the coordinator tells.
+    /// The state of live tables' partitions, if there are any and the coordinator reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveStatus>,
-    /// How much batch tables are read, where they are and the coordinator tells.
+    /// The read rates of batch tables, if there are any and the coordinator reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<ReadsStatus>,
-    /// What is no problem, and worth knowing.
+    /// Notes that are no problems, but worth knowing.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// Who says how a cluster is.
+/// The source of a cluster's status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusSource {
-    /// The store alone: no node confirmed it, and it may be old.
+    /// Only the store. No node confirmed the status, and it may be old.
     #[default]
     Catalog,
     /// A node that reaches no coordinator.
     Node,
-    /// The coordinator, which hears of all nodes.
+    /// The coordinator, which receives the heartbeats of all nodes.
     Coordinator,
 }
 
-/// How a cluster is, in a word.
+/// The health of a cluster in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     Well,
-    /// Something is wrong; all that should answers as far as is known.
+    /// Something is wrong. As far as is known, everything is still served.
     Degraded,
-    /// The cluster, a table or a part of one is not read or not written.
+    /// The cluster, a table or a part of one cannot be read or written.
     Down,
     NotKnown,
 }
@@ -95,15 +95,16 @@ pub enum Health {
 pub struct NodeStatus {
     pub name: String,
     pub zone: String,
-    /// up, starting, silent, down, left, paused, or not known: nobody has heard of it.
+    /// The state: up, starting, unreachable, down, left, paused, or not known (no coordinator has
+    /// received a heartbeat).
     pub state: String,
     pub listen: HostPort,
-    /// The revision whose tables it serves, where that is known.
+    /// The revision whose tables the node serves, if known.
     pub serves: Option<u64>,
-    /// Whether it holds parts of tables, or is to.
+    /// Whether the node holds parts of tables, or is to hold some.
     pub holds: bool,
     pub free_bytes: Option<u64>,
-    /// Bytes that came in a second lately, while something was brought there.
+    /// The bytes a second that the node last fetched, during a fetch.
     #[serde(default)]
     pub fetched_bytes_per_s: Option<u64>,
     pub problems: Vec<String>,
@@ -113,24 +114,24 @@ pub struct NodeStatus {
 pub struct TableStatus {
     pub table: TableName,
     pub version: Option<u64>,
-    /// What a rollback would go to.
+    /// The version to which a rollback would go.
     pub previous: Option<u64>,
-    /// How many nodes hold each part; wanted may be more than there are nodes.
+    /// The nodes that hold each part. The desired number may exceed the number of nodes.
     pub replicas: usize,
     pub replicas_desired: usize,
     pub rollout: Option<RolloutStatus>,
-    /// Whether it is written to.
+    /// Whether the table is a live table.
     #[serde(default)]
     pub mode: TableMode,
-    /// Of a live table, where the coordinator tells.
+    /// The state of a live table, if the coordinator reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveTableStatus>,
-    /// When its last backup began, as the store notes it: nodes do not say it.
+    /// When the table's last backup began, by the store's record. Nodes do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_unix_ms: Option<u64>,
 }
 
-/// How a table comes by what it holds.
+/// The way in which a table gets its content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TableMode {
@@ -148,10 +149,10 @@ pub struct RolloutStatus {
     pub phase: Phase,
     pub done_bytes: u64,
     pub total_bytes: u64,
-    /// Nodes that are ready, and all that take part.
+    /// The participants that are ready, and all participants.
     pub ready: usize,
     pub participants: usize,
-    /// What it waits for, where that is no node that brings something.
+    /// What the rollout waits for, unless it is a node that fetches.
     #[serde(default)]
     pub reason: Option<String>,
     pub excluded: BTreeSet<String>,
@@ -161,34 +162,34 @@ pub struct RolloutStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanStatus {
     pub request: String,
-    /// What it is for.
+    /// The goal of the plan.
     pub goal: String,
     pub stage: MoveStage,
-    /// Batches that are done, and all.
+    /// The finished batches, and all batches.
     pub done: usize,
     pub batches: usize,
     pub done_bytes: u64,
     pub copied_bytes: u64,
-    /// Nodes that still bring something, or are to have replicas that count and have none.
+    /// The nodes that still fetch something, or that are to have a voting replica and have none.
     pub waits_for: BTreeSet<String>,
-    /// Partitions of live tables that are not yet where this batch wants them.
+    /// The live partitions that are not yet on the nodes that this batch gives them.
     #[serde(default)]
     pub live_partitions: usize,
-    /// Of these the ones without a majority: the plan waits until they have one.
+    /// Those of `live_partitions` without a majority. The plan waits until they have one.
     #[serde(default)]
     pub live_without_majority: usize,
-    /// Partitions that this batch has still to split.
+    /// The partitions that this batch still has to split.
     #[serde(default)]
     pub splits_left: usize,
-    /// By the pace so far; none where nothing is known of that.
+    /// The estimated rest of the time, by the pace so far. `None`: no pace is known.
     pub remaining_s: Option<u64>,
-    /// An operator ended it: what was begun is undone.
+    /// An operator cancelled the plan. The batch under way is undone.
     #[serde(default)]
     pub cancelled: bool,
 }
 
 impl Status {
-    /// What the catalog tells; with a coordinator, what it has heard, too.
+    /// Returns the status by the catalog, and by the coordinator's reports if there are any.
     pub fn of(
         identity: &Identity,
         head: &Head,
@@ -253,7 +254,7 @@ impl Status {
 }
 
 impl Status {
-    /// How live tables stand, as a coordinator has heard.
+    /// Adds the state of live tables, as a coordinator knows it.
     pub fn notify_live(&mut self, live: LiveStatus) {
         self.problems.extend(live.problems());
         self.down.extend(live.down());
@@ -265,8 +266,8 @@ impl Status {
         self.live = Some(live);
     }
 
-    /// There is nobody to hear of nodes, and to take requests; `held_up_by` says who keeps others
-    /// from writing the catalog, if anybody does.
+    /// Records that no coordinator receives heartbeats or handles requests. `held_up_by` describes
+    /// the process that keeps others from writing the catalog, if there is one.
     pub fn without_coordinator(&mut self, held_up_by: Option<&str>) {
         self.healthy = false;
         let next = match held_up_by {
@@ -278,7 +279,8 @@ impl Status {
         self.problems.insert(0, format!("{problem}; {next}"));
     }
 
-    /// No node has confirmed what the catalog says, as `why` has it for each that was asked.
+    /// Records that no node has confirmed the catalog. `why` has the reason for each node that was
+    /// asked.
     pub fn unconfirmed(&mut self, why: &[String]) {
         self.healthy = false;
         let asked = match why {
@@ -292,7 +294,7 @@ impl Status {
         self.unheard(|_| false);
     }
 
-    /// What is not known of nodes that were not heard of.
+    /// Sets the state of nodes that are up, but were not received, to "not known".
     fn unheard(&mut self, is_received: impl Fn(&str) -> bool) {
         let up = self.nodes.iter_mut().filter(|node| node.state == "up");
         for node in up.filter(|node| !is_received(&node.name)) {
@@ -309,8 +311,8 @@ impl Status {
         }
     }
 
-    /// What one node knows by itself: it reaches no coordinator, or, by the alarm, the catalog is
-    /// lost and there is none.
+    /// Records that one node alone is the source: it reaches no coordinator. If there is an alarm,
+    /// the catalog is lost and there is no coordinator.
     pub fn by_node(&mut self, node: &str, alarm: Option<String>) {
         (self.healthy, self.source) = (false, StatusSource::Node);
         self.unheard(|name| name == node);
@@ -325,7 +327,7 @@ impl Status {
         self.problems.insert(0, problem);
     }
 
-    /// Takes in what another node says otherwise.
+    /// Adds the differences in another node's status.
     pub fn compare(&mut self, who: &str, differs: &Self, other: &str) {
         let mut problem = None;
         if self.cluster != differs.cluster {
@@ -345,7 +347,7 @@ impl Status {
         self.healthy &= problem.is_none();
         self.problems.extend(problem);
         if differs.source == StatusSource::Node {
-            // It is the one that it knows of by itself.
+            // Such a node knows by itself only that it is up.
             let answers = |name: &str| {
                 let mut nodes = differs.nodes.iter();
                 nodes.any(|node| node.name == name && node.state == "up")
@@ -360,12 +362,12 @@ impl Status {
         }
     }
 
-    /// Whether this is more than what one node, or the catalog, knows.
+    /// Returns whether the status has more than what a single node, or the catalog, knows.
     pub fn is_whole(&self) -> bool {
         self.coordinator.is_some() || self.catalog_lost
     }
 
-    /// The catalog itself is lost or an old copy.
+    /// Records that the catalog itself is lost or an old copy.
     pub fn alarm(&mut self, problem: String) {
         (self.healthy, self.catalog_lost) = (false, true);
         if !self.problems.contains(&problem) {
@@ -494,7 +496,7 @@ impl PlanStatus {
             if let Some(((coordinator, _), batch)) = coordinator.zip(batch) {
                 live = MovesLeft::of(model, coordinator.groups(), &batch);
                 waits_for.extend(&live.nodes);
-                // Of live tables nobody tells bytes: they go by partitions.
+                // Live tables report no bytes, so their progress is counted in partitions.
                 if done_bytes == plan.done_bytes {
                     done_bytes += live.done_of(batch.copied_bytes);
                 }
@@ -524,7 +526,7 @@ impl PlanStatus {
     }
 }
 
-/// What a plan is for, in a few words.
+/// Describes a plan's goal in a few words.
 pub fn shown_goal(goal: &PlanGoal, model: &Model) -> String {
     let all = |nodes: &BTreeSet<NodeId>| {
         let names: Vec<String> = names(model, nodes).into_iter().collect();
@@ -549,12 +551,12 @@ pub fn shown_goal(goal: &PlanGoal, model: &Model) -> String {
     }
 }
 
-/// The names of nodes.
+/// Returns the names of nodes.
 pub fn names(model: &Model, ids: &BTreeSet<NodeId>) -> BTreeSet<String> {
     ids.iter().map(|id| model.node_name(*id)).collect()
 }
 
-/// How many nodes hold each part of a table.
+/// Returns how many nodes hold each part of a table.
 fn replicas(model: &Model, entry: &TableEntry) -> usize {
     let layout = model.layout_of(entry);
     let lists = layout.into_iter().flat_map(|layout| layout.ranges());

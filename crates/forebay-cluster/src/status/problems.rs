@@ -1,4 +1,4 @@
-//! What is wrong with a cluster, what is down, and what is worth knowing, in words.
+//! Describes the problems of a cluster, the parts that are down, and notes for operators.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::ids::NodeId;
 use crate::model::{Head, LayoutName, Model, NEWEST_FORMAT};
 use crate::planning::holders;
 
-/// With less free a disk is as good as full.
+/// With less free space than this, a disk counts as full.
 const LITTLE_ROOM_BYTES: u64 = 16 << 20;
 
 pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> Vec<String> {
@@ -24,7 +24,7 @@ pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> 
                 "node {} is unreachable: look at its log, and at the network",
                 node.name
             )),
-            // What it should do, a note says.
+            // A note says what the node should do.
             "not known" => problems.push(format!(
                 "node {} has not reported to the coordinator, which has just begun",
                 node.name
@@ -75,7 +75,7 @@ pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> 
     problems
 }
 
-/// Tables, or parts of them, that no node serves which is up; or all of it.
+/// Describes tables, or parts of them, that no node which is up serves, or the whole cluster.
 pub fn unserved(model: &Model, nodes: &[NodeStatus]) -> Vec<String> {
     let runs = |node: &NodeStatus| {
         matches!(
@@ -121,7 +121,7 @@ pub fn unserved(model: &Model, nodes: &[NodeStatus]) -> Vec<String> {
 
 pub fn notes(head: &Head, model: &Model, nodes: &[NodeStatus]) -> Vec<String> {
     let drained = names(model, &model.work.drained);
-    // While lists change there is nothing to advise yet.
+    // While lists change, there is no advice to give yet.
     let has_tables = model.all_tables().next().is_some() && model.work.moving().is_none();
     let idle = nodes.iter().filter(|node| is_idle(node, has_tables));
     let is_off = |node: &NodeStatus| matches!(node.state.as_str(), "left" | "down");
@@ -151,17 +151,18 @@ pub fn notes(head: &Head, model: &Model, nodes: &[NodeStatus]) -> Vec<String> {
     idle.chain(old).chain(shared_zone(model)).collect()
 }
 
-/// Nodes may start in another zone than the lists were made for.
+/// Finds a preference list whose nodes share a zone. Nodes may start in another zone than the lists
+/// were made for.
 fn shared_zone(model: &Model) -> Option<String> {
     let zone = |node: &NodeId| model.node(*node).map(|node| &node.zone);
     let zones: BTreeSet<_> = holders(model).iter().filter_map(zone).collect();
-    // A table with fewer replicas has the first entries of a list.
+    // A table with fewer replicas uses the first entries of a list.
     let is_shared = |list: &[NodeId]| {
         let first = list.iter().take(zones.len());
         let of_first: BTreeSet<_> = first.clone().filter_map(zone).collect();
         of_first.len() < first.len()
     };
-    // Those of a table that was placed by its load are as long as it wants.
+    // The lists of a table that was placed by load have the length that it needs.
     let own: BTreeSet<&LayoutName> = model
         .all_tables()
         .filter(|(_, table)| table.by_range)
@@ -175,7 +176,8 @@ fn shared_zone(model: &Model) -> Option<String> {
     })
 }
 
-/// A node that holds nothing, and is to hold nothing, though there are tables: nobody misses it.
+/// Returns whether a node holds nothing and is to hold nothing, though there are tables. No table
+/// depends on it.
 fn is_idle(node: &NodeStatus, has_tables: bool) -> bool {
     !node.holds && has_tables
 }

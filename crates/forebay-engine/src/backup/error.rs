@@ -1,4 +1,4 @@
-//! Why a backup was not made, or not restored.
+//! Errors of backups and restores.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::error::{PushError, StoreError};
 use crate::live::{CheckpointError, LiveError};
 use crate::name::TableName;
 
-/// A backup that was not made, read or restored. What was there before is unchanged.
+/// A backup that was not made, read or restored. Existing data is unchanged.
 #[derive(Debug, Error)]
 pub enum BackupError {
     #[error(

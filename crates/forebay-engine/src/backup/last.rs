@@ -1,5 +1,4 @@
-//! When each table of a store was last backed up, as the store notes it: for who watches the age of
-//! backups.
+//! Records the time of each table's last backup in its store, to monitor the age of backups.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,17 +12,17 @@ use crate::name::TableName;
 use crate::seal::seal;
 use crate::store::Store;
 
-/// In the store's directory.
+/// The file in the store's directory.
 const FILE: &str = "backups.json";
 
 /// The last backup of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LastBackup {
-    /// When it began, in milliseconds since 1970-01-01 UTC.
+    /// Its start, in milliseconds since 1970-01-01 UTC.
     pub taken_unix_ms: u64,
     pub name: String,
-    /// The place, as the command was given it.
+    /// The place, as given to the command.
     pub to: String,
 }
 
@@ -35,10 +34,10 @@ struct LastBackups {
 }
 
 impl Store {
-    /// The last backup of each table that was ever backed up.
+    /// Returns the last backup of each table that was ever backed up.
     pub fn last_backups(&self) -> Result<BTreeMap<TableName, LastBackup>, StoreError> {
         let path = self.root().join(FILE);
-        // A pipe would be waited for.
+        // A read of a pipe would block.
         let read = self
             .disk()
             .open(&path)
@@ -52,7 +51,7 @@ impl Store {
         Ok(noted.tables)
     }
 
-    /// Notes a backup that was made. `tables`: those that are there; what is noted of others goes.
+    /// Records a finished backup. `tables` are the existing tables; records of others are removed.
     pub fn note_backup(
         &self,
         document: &BackupDocument,

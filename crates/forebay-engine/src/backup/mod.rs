@@ -1,17 +1,18 @@
-//! Backups: moments of tables, kept in a directory or a bucket that is no store.
+//! Backups: copies of tables at one moment, in a directory or a bucket that is not a store.
 //!
 //! ```text
 //! BACKUP/forebay-backup.json           marks the place
 //! BACKUP/backup.lock                   held while a backup is made or removed
 //! BACKUP/backups/NAME.json             a backup: its time, and the tables that are in it
-//! BACKUP/tables/T/backups/NAME.backup  of one table: the manifest that was copied
+//! BACKUP/tables/T/backups/NAME.backup  for one table: the manifest that was copied
 //! BACKUP/tables/T/runs/ID.run, ID.ext  the files that these manifests name
 //! BACKUP/tables/T/push.lock            held while files of the table are copied
 //! ```
 //!
 //! Runs never change and their ids are random, so a backup copies only those that no earlier one
-//! has. `NAME.json` is written last: until then there is no such backup, and the next one removes
-//! what a death left. Files are copied, never linked, and a run is read back before it counts.
+//! has. `NAME.json` is written last: until then the backup does not exist. If the process dies, the
+//! next backup removes the files that it left. Files are copied, never linked, and each run is
+//! verified before it counts.
 
 mod error;
 mod last;
@@ -37,30 +38,30 @@ use crate::seal::DocumentError;
 /// The format number of backups that this program writes and reads.
 pub const BACKUP_FORMAT: u64 = 1;
 
-/// What `NAME.json` says.
+/// The content of `NAME.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackupDocument {
     forebay_backup: u64,
     pub name: String,
-    /// When it began, in milliseconds since 1970-01-01 UTC.
+    /// Its start, in milliseconds since 1970-01-01 UTC.
     pub taken_unix_ms: u64,
-    /// The store that it is of, as the command was given it.
+    /// The backed-up store, as given to the command.
     pub source: String,
     pub tables: BTreeMap<TableName, TableSummary>,
-    /// Of a cluster: its status, for people to read.
+    /// The status of a cluster, for people to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Value>,
 }
 
-/// What is said of a table in a backup.
+/// The entry of a table in a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableSummary {
-    /// Of a batch table, the version that was copied; a live table has none.
+    /// The copied version of a batch table; a live table has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Of all runs; several of one key count separately.
+    /// The records of all runs; several of one key count separately.
     pub records: u64,
     pub file_bytes: u64,
     /// The checksum of the table's document.
@@ -69,14 +70,14 @@ pub struct TableSummary {
     files: BTreeMap<String, u64>,
 }
 
-/// What `NAME.backup` says.
+/// The content of `NAME.backup`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TableDocument {
     forebay_table_backup: u64,
     table: TableName,
     order: Order,
-    /// A version's, or a live table's, as in a store.
+    /// A version's manifest, or a live table's, as in a store.
     manifest: ManifestText,
 }
 

@@ -1,4 +1,4 @@
-//! A backup while it is made.
+//! Makes a backup.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,15 +24,15 @@ use crate::table::Table;
 
 const ENDING: &str = ".backup";
 
-/// A backup under way. Dropped before [`NewBackup::finish`], there is no such backup; the next one
-/// uses nothing of what it copied, and removes it.
+/// A backup in progress. If it is dropped before [`NewBackup::finish`], the backup does not exist.
+/// The next one removes the files that it copied, and uses none of them.
 #[derive(Debug)]
 pub struct NewBackup {
     place: BackupPlace,
     document: BackupDocument,
-    /// The backups that are there, the oldest first.
+    /// The existing backups, the oldest first.
     earlier: Vec<BackupDocument>,
-    /// Those whose documents cannot be read.
+    /// The backups whose documents cannot be read.
     damaged: Vec<String>,
     copied_bytes: u64,
     reused_bytes: u64,
@@ -43,11 +43,11 @@ pub struct NewBackup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackupProgress {
     Copied(u64),
-    /// An earlier backup has them.
+    /// An earlier backup has the files.
     There(u64),
 }
 
-/// What was removed of a place, and what could not be.
+/// The backups that were removed, and the removals that failed.
 #[derive(Debug, Default)]
 struct PruneReport {
     removed: Vec<String>,
@@ -55,13 +55,13 @@ struct PruneReport {
 }
 
 impl PruneReport {
-    /// The result, or none, and its problem noted.
+    /// Returns the result; for an error, notes the problem and returns `None`.
     fn known<T>(&mut self, result: Result<T, BackupError>) -> Option<T> {
         result.map_err(|problem| self.problems.push(problem)).ok()
     }
 }
 
-/// What a backup consists of.
+/// The result of a backup.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BackupReport {
     pub document: BackupDocument,
@@ -71,9 +71,9 @@ pub struct BackupReport {
     pub reused_bytes: u64,
     /// Older backups that were removed.
     pub removed: Vec<String>,
-    /// Why files stay that no backup needs, with their paths.
+    /// The reasons that unneeded files could not be removed, with their paths.
     pub unremoved: Vec<String>,
-    /// Backups whose documents cannot be read. While there are some, no file is removed.
+    /// Backups whose documents cannot be read. While there are any, no file is removed.
     pub damaged: Vec<String>,
 }
 
@@ -84,13 +84,13 @@ impl NewBackup {
         lock: Box<dyn Lock>,
     ) -> Result<Self, BackupError> {
         let Documents { documents, damaged } = place.documents()?;
-        // What a backup left that failed may take the room that this one needs.
+        // The files of a failed backup may take the space that this one needs.
         if damaged.is_empty() {
-            // What stays is said at the end.
+            // Failed removals are reported at the end.
             place.prune(&documents, None);
         }
         let names = place.names()?;
-        // Names rise, whatever the clock does. Of a file that is no backup only the name counts.
+        // Names rise even if the clock goes back. For a damaged backup only the name counts.
         let after = documents.last().map_or(0, |last| last.taken_unix_ms + 1);
         let mut taken_unix_ms = place.clock.unix_ms().max(after);
         while names.contains(&name_of(taken_unix_ms)) {
@@ -115,8 +115,8 @@ impl NewBackup {
         })
     }
 
-    /// Copies a version of a batch table. `advance` gets the bytes of all its files, and may wait
-    /// to slow the copy down.
+    /// Copies a version of a batch table. `advance` receives the bytes of all its files, and may
+    /// sleep to slow the copy down.
     pub fn add_version(
         &mut self,
         table: &Table,
@@ -140,7 +140,7 @@ impl NewBackup {
         self.add((document, files), counts, &source, advance)
     }
 
-    /// Copies a moment of a live table, as [`NewBackup::add_version`] does a version.
+    /// Copies a checkpoint of a live table, as [`NewBackup::add_version`] copies a version.
     pub fn add_live(
         &mut self,
         checkpoint: &TableCheckpoint,
@@ -178,9 +178,9 @@ impl NewBackup {
         let words = holder_words(disk, &*place.clock, "a backup");
         let lock = try_lock(disk, &files.push_lock(), &words)?;
         let _lock = lock.map_err(|holder| BackupError::Busy { holder })?;
-        // In object storage the place of work is made only now.
+        // In object storage, the working directory is created only now.
         disk.create_dir_all(&runs).at("create", &runs)?;
-        // They were read back when they were copied.
+        // These were verified when they were copied.
         let known = named_by(&self.earlier, &table);
         let mut copied = Vec::new();
         for (name, &len_bytes) in &named {
@@ -214,7 +214,7 @@ impl NewBackup {
         Ok(())
     }
 
-    /// Makes the backup be there. Of each table the newest `keep` backups stay.
+    /// Completes the backup. Keeps the newest `keep` backups of each table.
     pub fn finish(
         mut self,
         keep: Option<usize>,
@@ -242,14 +242,14 @@ impl NewBackup {
     }
 }
 
-/// Such as `20261129T020000.417Z`.
+/// Returns a name such as `20261129T020000.417Z`.
 fn name_of(taken_unix_ms: u64) -> String {
     let second = utc(taken_unix_ms).replace(['-', ':', 'Z'], "");
     format!("{second}.{:03}Z", taken_unix_ms % 1000)
 }
 
-/// The backups that stay, and those that go: one stays while it is among the newest `keep` of one
-/// of its tables.
+/// Returns the backups to keep and to remove. A backup stays while it is among the newest `keep` of
+/// one of its tables.
 fn kept_of(
     backups: &[BackupDocument],
     keep: usize,
@@ -267,7 +267,7 @@ fn kept_of(
     })
 }
 
-/// The files of a table that backups name.
+/// Returns the files of a table that backups name.
 fn named_by<'a>(
     backups: impl IntoIterator<Item = &'a BackupDocument>,
     table: &TableName,
@@ -284,7 +284,7 @@ fn is_there(disk: &dyn Disk, path: &std::path::Path, len_bytes: u64) -> bool {
     found.is_ok_and(|found| found.len_bytes() == len_bytes)
 }
 
-/// Reads the copied runs back from where they were written.
+/// Verifies the copied runs in the place.
 fn check_runs(
     disk: &dyn Disk,
     copied: &[PathBuf],
@@ -304,7 +304,7 @@ impl BackupPlace {
         files.dir.join("backups").join(format!("{backup}{ENDING}"))
     }
 
-    /// What a backup says of a table; `wanted_sum` is that document's checksum.
+    /// Returns a table's document in a backup; `wanted_sum` is its checksum.
     pub(super) fn table_document(
         &self,
         table: &TableName,
@@ -359,16 +359,16 @@ impl BackupPlace {
         Ok(sum)
     }
 
-    /// Removes those of these backups that no table needs to have `keep` of them, and what no
-    /// backup names. What cannot be removed keeps nothing else. REQUIRES: the lock, and that there
-    /// are no others.
+    /// Removes the backups that no table needs for its newest `keep`, and files that no backup
+    /// names. A failed removal does not stop the others. REQUIRES: the lock, and that `backups` are
+    /// all backups.
     fn prune(&self, backups: &[BackupDocument], keep: Option<usize>) -> PruneReport {
         let (mut kept, past) = kept_of(backups, keep.unwrap_or(usize::MAX));
         let mut pruned = PruneReport::default();
         for backup in past {
             match remove_if_there(&*self.disk, &self.document_path(&backup.name)) {
                 Ok(()) => pruned.removed.push(backup.name.clone()),
-                // Its files stay with it.
+                // If the document stays, its files stay with it.
                 Err(error) => {
                     pruned.problems.push(error.into());
                     kept.push(backup);
@@ -380,7 +380,7 @@ impl BackupPlace {
         if !pruned.removed.is_empty()
             && let Err(error) = self.disk.sync_dir(&dir).at("sync", &dir)
         {
-            // Files go after their documents.
+            // Files are removed after their documents.
             pruned.problems.push(error.into());
             return pruned;
         }

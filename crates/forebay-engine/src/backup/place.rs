@@ -1,4 +1,4 @@
-//! The place where backups are.
+//! The directory or bucket that backups are kept in.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::name::TableName;
 
 const PLACE_FILE: &str = "forebay-backup.json";
 const PLACE_LOCK: &str = "backup.lock";
-/// What a place may have that is not made yet.
+/// The files that an unfinished place may have.
 const OF_CREATION: [&str; 2] = [PLACE_LOCK, ".forebay-backup.json.new"];
 const PLACE_TEXT: &str = "{\"forebay_backup_place\": 1}\n";
 const PLACE_FORMAT: u64 = 1;
 const ENDING: &str = ".json";
 
-/// What the marker says.
+/// The content of the marker.
 #[derive(Debug, Deserialize)]
 struct Marker {
     forebay_backup_place: u64,
@@ -79,7 +79,7 @@ impl BackupPlace {
         }
     }
 
-    /// The same, made first where the directory is absent or empty.
+    /// Opens a place and creates it first if the directory is absent or empty.
     pub fn open_or_create(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -93,7 +93,7 @@ impl BackupPlace {
             }
             match disk.list(root) {
                 Ok(names) if names.iter().all(|name| OF_CREATION.contains(&&**name)) => {}
-                // Somebody else may have made it since it was looked for.
+                // Another process may have created it since the last check.
                 Ok(_) if disk.exists(&marker).at("look for", &marker)? => {}
                 Ok(_) => {
                     let there = Self::open(disk, clock, root);
@@ -107,7 +107,7 @@ impl BackupPlace {
             }
             disk.create_dir_all(root).at("create", root)?;
             let written = replace_file(&*disk, &marker, PLACE_TEXT.as_bytes());
-            // Two that make it at once write the same.
+            // Two processes that create it at the same time write the same content.
             if !disk.exists(&marker).at("look for", &marker)? {
                 written.at("write", &marker)?;
             }
@@ -119,7 +119,7 @@ impl BackupPlace {
         &self.root
     }
 
-    /// The names of all backups, the oldest first.
+    /// Returns the names of all backups, the oldest first.
     pub fn names(&self) -> Result<Vec<String>, BackupError> {
         let found = self.list(&self.backups_dir())?;
         let names = found.iter().filter_map(|name| name.strip_suffix(ENDING));
@@ -128,7 +128,7 @@ impl BackupPlace {
         Ok(names)
     }
 
-    /// A backup by its name, or the newest.
+    /// Returns a backup by its name, or the newest.
     pub fn backup(&self, name: Option<&str>) -> Result<Backup, BackupError> {
         let names = self.names()?;
         let found = match name {
@@ -148,8 +148,8 @@ impl BackupPlace {
         Ok(Backup::new(self.clone(), document))
     }
 
-    /// What all backups say of themselves, the oldest first; and those that cannot be read, each
-    /// with the reason.
+    /// Returns the documents of all backups, the oldest first, and the unreadable ones, each with
+    /// the reason.
     pub fn documents(&self) -> Result<Documents, BackupError> {
         let mut all = Documents::default();
         for name in self.names()? {
@@ -162,7 +162,7 @@ impl BackupPlace {
         Ok(all)
     }
 
-    /// What a backup says of itself.
+    /// Returns the document of a backup.
     pub fn document(&self, name: &str) -> Result<BackupDocument, BackupError> {
         let path = self.document_path(name);
         let damaged = |problem: String| BackupError::Damaged {
@@ -182,14 +182,14 @@ impl BackupPlace {
         }
     }
 
-    /// The bytes of a document; `damaged` makes the error where it is no file, or missing.
+    /// Returns the bytes of a document. If it is missing or not a file, `damaged` makes the error.
     pub(super) fn read(
         &self,
         path: &Path,
         damaged: &dyn Fn(String) -> BackupError,
     ) -> Result<Vec<u8>, BackupError> {
         use io::ErrorKind::{InvalidInput, NotFound};
-        // A directory may have a pipe there, which would be waited for.
+        // A directory may contain a pipe, and a read of it would block.
         let is_file = match self.disk.keeps_blocks() {
             true => self.disk.open(path).map(drop),
             false => Ok(()),
@@ -201,7 +201,7 @@ impl BackupPlace {
         }
     }
 
-    /// Begins a backup. One is made in a place at a time.
+    /// Begins a backup. A place allows one at a time.
     pub fn begin(&self, source: &str) -> Result<NewBackup, BackupError> {
         let path = self.root.join(PLACE_LOCK);
         let words = holder_words(&*self.disk, &*self.clock, "a backup");
@@ -218,7 +218,7 @@ impl BackupPlace {
         self.backups_dir().join(format!("{name}{ENDING}"))
     }
 
-    /// The tables of which there is something, in a backup or not.
+    /// Returns the tables that have files in the place, in a backup or not.
     pub(super) fn tables(&self) -> Result<Vec<TableName>, BackupError> {
         let names = self.list(&tables_dir(&self.root))?;
         let names = names.iter().filter_map(|name| TableName::new(name).ok());
@@ -237,11 +237,11 @@ impl BackupPlace {
 #[derive(Debug, Default)]
 pub struct Documents {
     pub documents: Vec<BackupDocument>,
-    /// Those that cannot be read, by name.
+    /// The unreadable ones, by name.
     pub damaged: Vec<(String, BackupError)>,
 }
 
-/// Names for a message.
+/// Formats names for a message.
 pub(super) fn listed(names: impl Iterator<Item = impl ToString>) -> String {
     let names: Vec<String> = names.map(|name| name.to_string()).collect();
     match names.is_empty() {

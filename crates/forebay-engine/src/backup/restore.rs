@@ -1,4 +1,4 @@
-//! A backup that is there, and what is taken from it.
+//! Verifies a finished backup and restores its tables.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ impl Backup {
         &self.document
     }
 
-    /// Reads all files of a table back, as they lie in the place; `advance` gets their bytes. The
-    /// error names the first one that is damaged.
+    /// Reads all files of a table in the place and verifies them; `advance` receives their bytes.
+    /// The error names the first damaged one.
     pub fn check(&self, name: &TableName, advance: &mut dyn FnMut(u64)) -> Result<(), BackupError> {
         let (document, _) = self.table(name)?;
         let runs = TableFiles::new(&self.place.root, name).runs();
@@ -73,7 +73,7 @@ impl Backup {
         Ok(())
     }
 
-    /// What each run of a table amounts to, by the name of its file.
+    /// Returns the summary of each run of a table, by the name of its file.
     fn run_summaries(
         &self,
         name: &TableName,
@@ -91,7 +91,7 @@ impl Backup {
         Ok(runs.map(|run| (run_file(&run.id), run.summary)).collect())
     }
 
-    /// Whether [`Backup::restore_version`] would be refused because of what is there.
+    /// Returns an error if [`Backup::restore_version`] would be refused because of existing files.
     pub fn check_version(&self, name: &TableName, store: &Store) -> Result<(), BackupError> {
         let (document, _) = self.table(name)?;
         match (&document.manifest, store.table(name)) {
@@ -102,9 +102,9 @@ impl Backup {
         }
     }
 
-    /// Puts a version of a batch table into a store, and reads it back; it does not serve yet.
-    /// `advance` gets the bytes that were copied. A version that is there already is left as
-    /// it is; another one of its number is an error.
+    /// Copies a version of a batch table into a store and verifies it; it does not serve yet.
+    /// `advance` receives the number of copied bytes. If the same version exists, it is left
+    /// unchanged. If another one has its number, this is an error.
     pub fn restore_version(
         &self,
         name: &TableName,
@@ -139,7 +139,7 @@ impl Backup {
         Ok((install.commit()?, version))
     }
 
-    /// The live table of the backup, to be copied into a store or loaded into a cluster.
+    /// Returns the live table of the backup, to be copied into a store or loaded into a cluster.
     pub fn live(&self, name: &TableName) -> Result<TableCheckpoint, BackupError> {
         let (document, files) = self.table(name)?;
         let ManifestText::Live(text) = document.manifest else {
@@ -155,12 +155,12 @@ impl Backup {
         })
     }
 
-    /// An error where what the backup says of a table cannot be read.
+    /// Returns an error if a table's document in the backup cannot be read.
     pub fn check_document(&self, name: &TableName) -> Result<(), BackupError> {
         self.table(name).map(drop)
     }
 
-    /// An error where the table is none of the backup's.
+    /// Returns an error if the backup does not contain the table.
     pub fn check_has(&self, name: &TableName) -> Result<(), BackupError> {
         self.summary(name).map(drop)
     }
@@ -194,8 +194,8 @@ impl Backup {
     }
 }
 
-/// The version that this manifest is of, where the table has it whole; an error where it has
-/// another of that number.
+/// Returns the version of this manifest if the table has it completely; an error if it has another
+/// version of that number.
 fn has_version(table: &Table, bytes: &[u8]) -> Result<Option<u64>, BackupError> {
     let parsed = Manifest::parse(bytes);
     let Ok((Manifest { version, .. }, _)) = parsed else {

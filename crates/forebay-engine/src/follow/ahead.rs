@@ -1,4 +1,4 @@
-//! What is open beside what pointers name: opened ahead, activated, held otherwise.
+//! Open versions that pointers do not name: opened ahead, activated, or with other partitions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::serving_set::Change;
 use crate::version::Version;
 
 impl FollowerMemory {
-    /// Lets a version serve that is open; returns what changes by that.
+    /// Makes an open version serve; returns the change.
     pub fn serve(
         &mut self,
         name: &TableName,
@@ -24,7 +24,8 @@ impl FollowerMemory {
         (follow.problem, follow.retry_at) = (None, None);
         let ended = follow.serving.clone();
         let change = serve(name, follow, version, before);
-        // Others may ask for what has just ended: nodes do not change at one moment.
+        // Others may ask for the version that has just ended, because nodes do not switch at one
+        // moment.
         if let Some(version) = ended.filter(|_| self.commanded && follow.ahead.is_none()) {
             let _pin = self.store.any_table(name).pin(version.version());
             follow.ahead = Some(OpenAhead { version, _pin });
@@ -32,7 +33,7 @@ impl FollowerMemory {
         change
     }
 
-    /// Takes note of the pointer that was written, or was to be, of what serves.
+    /// Records the pointer of the serving version that was written, or should have been.
     pub fn wrote(
         &mut self,
         name: &TableName,
@@ -45,7 +46,7 @@ impl FollowerMemory {
         };
         match written {
             Ok(pointer) => {
-                // What is stale is opened anew by a look that finds the pointer new.
+                // A look that finds a new pointer reopens stale versions.
                 follow.pointer = (!follow.stale).then_some(pointer);
                 follow.owed = None;
                 (follow.problem, follow.retry_at) = (None, None);
@@ -59,7 +60,7 @@ impl FollowerMemory {
         }
     }
 
-    /// An open version of a table.
+    /// Returns an open version of a table.
     pub fn find_open(&self, name: &TableName, version: u64) -> Option<Arc<Version>> {
         let mut open = self.tables.get(name)?.open();
         open.find(|open| open.version() == version).cloned()
@@ -70,7 +71,7 @@ impl FollowerMemory {
         follow.map_or(Vec::new(), |follow| follow.open().cloned().collect())
     }
 
-    /// Keeps a version open beside what serves, in the place of another one.
+    /// Keeps a version open beside the serving one, in the place of another one.
     pub fn keep_ahead(&mut self, name: &TableName, ahead: OpenAhead) {
         let follow = self.tables.entry(name.clone()).or_default();
         let serving = follow.serving.as_ref();
@@ -90,7 +91,8 @@ impl FollowerMemory {
         self.changed = true;
     }
 
-    /// What is open of some tables with other partitions than the store holds now, and those.
+    /// Returns the open versions of some tables whose partitions differ from those that the store
+    /// holds now, with the new partitions.
     pub fn held_otherwise(&self, tables: &[TableName]) -> Vec<(Arc<Version>, OpenPartitions)> {
         let follows = tables.iter().filter_map(|name| self.tables.get(name));
         let open = follows.flat_map(|follow| follow.open().cloned());
@@ -101,8 +103,8 @@ impl FollowerMemory {
         open.filter_map(held).collect()
     }
 
-    /// Puts versions in the place of others, each the same with other partitions, unless something
-    /// else is to be opened anew by now; returns whether.
+    /// Replaces versions by the same ones with other partitions, unless further versions must be
+    /// reopened by now; returns whether it did.
     pub fn exchange(
         &mut self,
         tables: &[TableName],

@@ -1,8 +1,9 @@
-//! Getting at a partition to write to it, or to read it.
+//! Locks a partition for a write or a read.
 //!
-//! Who was led to a partition may find that it is there no longer, once it is locked: then it was
-//! given up, or split, and the router says what has become of the key. It is replaced while
-//! all partitions are locked, so that whoever finds one released is led elsewhere by it.
+//! A thread that was routed to a partition may find, once it has the lock, that the partition was
+//! released or split. The router then says where the key is now. A partition is replaced while all
+//! partitions are locked, so a thread that finds a released partition is routed elsewhere by the
+//! new router.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::live::shape::KeyPlace;
 use crate::live::shared::{GATE_ENDED, LiveShared};
 use crate::route::Router;
 
-/// Whether a writer may wait: for memory, for runs that are being added, for the device where it
+/// Whether a writer may wait: for memory, for runs that are being added, or for the device where it
 /// reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
@@ -23,37 +24,37 @@ pub(crate) enum Wait {
     Never,
 }
 
-/// Who writes: whether it may wait, and the proposal that it is bound to, if it is.
+/// The kind of a writer: whether it may wait, and the proposal that it is bound to, if any.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writing<'b> {
     pub wait: Wait,
     pub bound: Option<&'b BoundEntry>,
 }
 
-/// What came of an attempt at a partition.
+/// The outcome of an attempt to lock a partition.
 pub(crate) enum Attempt<T> {
     Done(T),
-    /// The partition is not at its place any more: ask the router again.
+    /// The partition has left its place: ask the router again.
     Moved,
-    /// It would have to wait, and may not.
+    /// The attempt would have to wait, and may not.
     Waits,
 }
 
-/// How long a thread that may not wait tries for a partition that another thread has locked: those
-/// who have it do so for a microsecond or two, unless they read from the device or were stopped by
-/// the system.
+/// How long a thread that may not wait tries for a partition that another thread has locked. A
+/// holder keeps the lock for a microsecond or two, unless it reads from the device or the system
+/// stopped it.
 pub(crate) const LOCK_TRY: Duration = Duration::from_micros(100);
 
 impl LiveShared {
-    /// The place of the partition that a key lies in.
+    /// Returns the place of the partition that has a key.
     #[inline]
     pub fn partition_at(&self, place: KeyPlace, key: &[u8]) -> Result<usize, LiveError> {
         let partition = self.parts.place_of(place.hash, key);
         partition.ok_or_else(|| self.shape.not_here(key))
     }
 
-    /// The same by a router that leads other keys, too: by two of them, keys of one partition that
-    /// is cut elsewhere meanwhile would be led to several places.
+    /// Like the above, by a given router. With two routers, keys of one partition that is split
+    /// meanwhile would be routed to several places.
     #[inline]
     pub fn partition_by(
         &self,
@@ -65,7 +66,7 @@ impl LiveShared {
         partition.ok_or_else(|| self.shape.not_here(key))
     }
 
-    /// A partition locked, to be read.
+    /// Locks a partition for reading.
     #[inline]
     pub fn lock_to_read(&self, partition: usize, wait: bool) -> Attempt<MutexGuard<'_, LivePart>> {
         let part = self.parts.at(partition);
@@ -80,7 +81,7 @@ impl LiveShared {
         }
     }
 
-    /// A partition locked, with writes let through.
+    /// Locks a partition whose writes may pass.
     #[inline]
     pub fn lock_to_write(
         &self,
@@ -116,7 +117,7 @@ impl LiveShared {
         }
     }
 
-    /// The partition of a key locked, with writes let through, and its place.
+    /// Locks the partition of a key when its writes may pass. Returns its place, too.
     #[inline]
     pub fn lock_key(
         &self,
@@ -133,7 +134,7 @@ impl LiveShared {
         }
     }
 
-    /// `None`: the partition is not at its place any more.
+    /// `None`: the partition has left its place.
     #[inline]
     fn lock_waiting(
         &self,

@@ -1,9 +1,9 @@
-//! How far a partition of a replicated table has come in its log.
+//! The position up to which a partition of a replicated table has applied its log.
 //!
-//! A replicated table has no log of its own: the entries of its partitions' groups lie in one that
-//! is kept beside it. So a partition says which of them its state has: in memory under its lock,
-//! and in the manifest for what is in runs. Both change in one step with the state. After a crash
-//! the state is what the runs hold, and entries are applied again from there.
+//! A replicated table has no log of its own. The entries of its partitions' groups are in one log
+//! beside it. Each partition records which entries its state includes: in memory under its lock,
+//! and in the manifest for its runs. Both change in one step with the state. After a crash the
+//! state is that of the runs, and entries are applied again from there.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use thiserror::Error;
 
 use crate::key_text::{from_hex, to_hex};
 
-/// A place in the log of a partition's group, and what holds there. Entries are counted from 1, and
-/// 0 is before all of them.
+/// A position in the log of a partition's group, and the state at that position. Entries are
+/// counted from 1; 0 is before all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AppliedPlace {
-    /// The last entry that is applied as a whole: its term, and its number.
+    /// The last fully applied entry: its term, and its number.
     pub term: u64,
     pub index: u64,
-    /// The partition's time, in milliseconds since 1970-01-01 UTC: the stamp of the last entry of
-    /// which anything was applied, or was begun to be. It never falls.
+    /// The partition's time, in milliseconds since 1970-01-01 UTC: the stamp of the last entry that
+    /// was applied in whole or in part, or begun. It never falls.
     pub stamp_ms: u64,
-    /// The group's members, as whoever drives it encodes them.
+    /// The group's members, in the encoding of the replication layer.
     #[serde(with = "as_hex", default, skip_serializing_if = "is_empty")]
     pub members: Arc<[u8]>,
-    /// How many proposals of the entry behind are applied.
+    /// How many proposals of the next entry are applied.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub done: u32,
     /// The newest load that was added, by its number in the cluster's catalog; 0: none. It never
-    /// falls, and moves with the runs of a load, so that none is added twice.
+    /// falls. It moves with the runs of a load, so that no load is added twice.
     #[serde(default, skip_serializing_if = "is_no_load")]
     pub loaded: u64,
 }
@@ -38,13 +38,13 @@ pub struct AppliedPlace {
 /// A decided entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecidedEntry {
-    /// What holds once it is applied as a whole. Its `done` and `loaded` do not count.
+    /// The place after the entry is fully applied. Its `done` and `loaded` do not count.
     pub place: AppliedPlace,
-    /// How many proposals it has; none where it has no operations.
+    /// How many proposals it has; 0 if it has no operations.
     pub proposals: u32,
 }
 
-/// Why nothing of an entry was applied. It changed nothing.
+/// The reason why an entry was refused. It changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EntryError {
     #[error("the table is not replicated, and its partitions have no log of a group")]
@@ -72,22 +72,22 @@ pub enum EntryError {
 }
 
 impl AppliedPlace {
-    /// How far that is, to be compared with other places of the same log.
+    /// Returns the position, to be compared with other places of the same log.
     pub fn position(&self) -> (u64, u32) {
         (self.index, self.done)
     }
 }
 
 impl DecidedEntry {
-    /// Whether a partition at this place goes on with a proposal of this entry.
+    /// Returns whether a proposal of this entry is the next one for a partition at this place.
     pub(crate) fn follows(&self, applied: &AppliedPlace, number: u32) -> bool {
         applied.index.checked_add(1) == Some(self.place.index)
             && applied.done == number
             && applied.term <= self.place.term
     }
 
-    /// The place of a partition whose last applied proposal is this one. REQUIRES: it was at
-    /// `before`.
+    /// Returns the place of a partition whose last applied proposal is this one. REQUIRES: it was
+    /// at `before`.
     pub(crate) fn place_after(&self, number: u32, before: &AppliedPlace) -> AppliedPlace {
         debug_assert!(
             self.follows(before, number),
@@ -128,7 +128,7 @@ fn is_no_load(loaded: &u64) -> bool {
     *loaded == 0
 }
 
-/// Bytes as pairs of hex digits.
+/// Serializes bytes as pairs of hex digits.
 mod as_hex {
     use super::{Arc, Deserialize, Deserializer, Serializer, from_hex, to_hex};
 

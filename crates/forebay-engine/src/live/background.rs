@@ -1,9 +1,12 @@
-//! The two threads of a live table: one flushes, one merges. Each is started when something has
-//! changed, and ends soon after it had something to do: most of many tables have none, and what a
-//! thread's work took goes back with it. The tables of a budget take turns.
+//! The two background threads of a live table: one flushes, one merges.
 //!
-//! Of a budget that is driven by hand no table has threads. The same steps are done by whoever asks
-//! for one, and whoever would wait for a flush does it.
+//! A thread starts when something has changed, and ends soon after its work is done. Most of many
+//! tables then have no threads, and a thread's memory is freed with it. The tables of a budget take
+//! turns.
+//!
+//! With a budget that is driven by hand, tables have no threads. A caller does the same steps by
+//! [`LiveTable::step`](crate::live::LiveTable::step), and a caller that would wait for a flush does
+//! the flush.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -19,13 +22,13 @@ use crate::live::manifest::LiveManifest;
 use crate::live::shared::{GATE_ENDED, LiveShared, Progress, Trouble};
 use crate::live::turns::Turns;
 
-/// After a failure that may pass, such as a full disk, the next try comes this much later.
+/// The delay before the next try, after a failure that may pass, such as a full disk.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
-/// How long a thread that has nothing to do waits before it ends.
+/// How long an idle thread waits before it ends.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// Keeps a table's threads going; dropping it ends them, after what they are writing was given up
-/// or finished.
+/// A handle that keeps a table's threads running. Dropping it ends them, after they finish or
+/// abandon what they are writing.
 #[derive(Debug)]
 pub(crate) struct Threads {
     shared: Arc<LiveShared>,
@@ -36,7 +39,7 @@ impl Threads {
         let weak = Arc::downgrade(&shared);
         let is_by_hand = shared.budget().is_by_hand();
         if !is_by_hand {
-            // Set once: a table is started once.
+            // Set once: a table is started only once.
             let _ = shared.workers.table.set(Weak::clone(&weak));
         }
         let with = move |act: fn(&LiveShared)| {
@@ -70,13 +73,13 @@ impl Drop for Threads {
         self.shared.notify(|progress| progress.closing = true);
         let handles = std::mem::take(&mut *self.shared.workers.handles.lock());
         for handle in handles {
-            // A panic there was reported there; there is nothing to add here.
+            // The thread reported its panic itself.
             let _ = handle.join();
         }
     }
 }
 
-/// What a thread does, and where it tells of its problems.
+/// The work of a thread, and where it reports problems.
 #[derive(Debug, Clone, Copy)]
 struct Worker {
     name: &'static str,
@@ -84,10 +87,10 @@ struct Worker {
     place: usize,
     is_due: fn(&LiveShared) -> bool,
     step: fn(&LiveShared) -> Result<(), LiveError>,
-    /// Where it takes its turn, if it does.
+    /// The turns that it takes, if any.
     turns: fn(&LiveShared) -> Option<&Turns>,
     trouble: fn(&mut Progress) -> &mut Trouble,
-    /// Whether it reads runs, so that a damaged one is no reason to refuse writes.
+    /// Whether it reads runs. If so, a damaged run is no reason to refuse writes.
     reads_runs: bool,
 }
 
@@ -108,7 +111,7 @@ const MERGER: Worker = Worker {
     place: 1,
     is_due: LiveShared::is_merge_due,
     step: LiveShared::compact_once,
-    // What is held to a rate sleeps most of the time, and others are not to wait for that.
+    // A rate-limited merge sleeps most of the time. Others must not wait for it.
     turns: |table| {
         let is_held_back = table.options.merge_bytes_per_second.is_some();
         (!is_held_back).then(|| table.budget().merge_turns())
@@ -118,10 +121,10 @@ const MERGER: Worker = Worker {
 };
 
 impl LiveTable {
-    /// Does one piece of the background work, where some is due: one generation is written, or some
-    /// runs are merged. Returns whether there was any; after an error it may be due again. For
-    /// tables of [`Budget::by_hand`](crate::live::Budget::by_hand): nothing is done where threads
-    /// do it.
+    /// Does one step of the background work, if one is due: writes one generation, or merges some
+    /// runs. Returns whether there was any; after an error it may be due again. This is for tables
+    /// of [`Budget::by_hand`](crate::live::Budget::by_hand): where threads do the work, it does
+    /// nothing.
     pub fn step(&self) -> Result<bool, LiveError> {
         let shared = self.shared();
         if !shared.budget().is_by_hand() {
@@ -156,8 +159,8 @@ impl LiveShared {
         Ok(())
     }
 
-    /// Done every second: takes note of pages that the system has dropped, and starts threads that
-    /// could not be started when there was something to do.
+    /// Done every second: records pages that the system has dropped, and starts threads that could
+    /// not be started earlier.
     fn look_around(&self) {
         self.sweep_pages();
         if WORKERS.iter().any(|worker| (worker.is_due)(self)) {
@@ -165,7 +168,7 @@ impl LiveShared {
         }
     }
 
-    /// Merges go on that a damaged run had stopped, if it is no run of the table any more.
+    /// Resumes merges that a damaged run had stopped, if the table no longer has that run.
     pub fn resume_merges(&self, manifest: &LiveManifest) {
         let is_sound = self.damaged_of(manifest).is_empty();
         self.notify(|progress| {
@@ -176,7 +179,7 @@ impl LiveShared {
         });
     }
 
-    /// Starts the threads that do not run. Each looks for itself whether there is something to do.
+    /// Starts the threads that do not run. Each checks whether there is work.
     pub fn start_workers(&self) {
         for worker in WORKERS {
             let mut progress = self.progress.lock();
@@ -194,7 +197,7 @@ impl LiveShared {
     }
 
     fn start_worker(&self, worker: Worker) -> io::Result<()> {
-        // While it is being opened, and where nothing is done by threads.
+        // The table is being opened, or has no threads.
         let Some(shared) = self.workers.table.get().and_then(Weak::upgrade) else {
             self.progress.lock().running[worker.place] = false;
             return Ok(());
@@ -206,8 +209,7 @@ impl LiveShared {
         Ok(())
     }
 
-    /// Does a step whenever one is due, until the table is closed or has failed, or nothing
-    /// happens.
+    /// Does a step whenever one is due, until the table is closed, has failed, or is idle.
     fn work(&self, worker: Worker) {
         loop {
             let (seen, asked) = {
@@ -230,7 +232,8 @@ impl LiveShared {
                 return;
             }
             if failed {
-                // What others do, failing as well perhaps, is no reason to try again before.
+                // Progress of other work, which may fail as well, is no reason to try again
+                // earlier.
                 let nothing_new = |progress: &mut Progress| {
                     progress.asked == asked && !progress.closing && progress.failed.is_none()
                 };
@@ -246,11 +249,11 @@ impl LiveShared {
         }
     }
 
-    /// Does a step on the caller's thread, where one is due; returns whether.
+    /// Does a step on the caller's thread, if one is due. Returns whether one was.
     fn step_of(&self, worker: Worker) -> Result<bool, LiveError> {
         let has_ended = {
             let progress = self.progress.lock();
-            // Without threads that is said of what is not tried again.
+            // Without threads this means that a failed step is not tried again.
             progress.closing || progress.failed.is_some() || progress.running[worker.place]
         };
         if has_ended || !(worker.is_due)(self) {
@@ -263,7 +266,7 @@ impl LiveShared {
         result.map(|()| true)
     }
 
-    /// Does what is due of flushes, one step; returns whether that was anything.
+    /// Does one step of flushing, if one is due. Returns whether one was.
     pub fn step_flush(&self) -> Result<bool, LiveError> {
         self.step_of(FLUSHER)
     }
@@ -282,7 +285,7 @@ impl LiveShared {
         Ok(())
     }
 
-    /// Lets the other tables of the budget know that this one's memory does not come back now.
+    /// Reports to the other tables of the budget that this table cannot free its memory now.
     pub fn is_stuck(&self, why: &str) {
         let table = &self.shape.table;
         self.memory.set_stuck(Some(format!(
@@ -290,8 +293,8 @@ impl LiveShared {
         )));
     }
 
-    /// Passes on what came of work on the runs that a caller did itself; closes the table where the
-    /// same in the background would have.
+    /// Passes on the outcome of work on runs that a caller did itself. Closes the table for an
+    /// error that would close it in the background.
     pub fn closing<R>(&self, result: Result<R, LiveError>) -> Result<R, LiveError> {
         if let Err(error) = &result
             && matches!(consequence(error, true), Consequence::Fail)
@@ -301,7 +304,7 @@ impl LiveShared {
         result
     }
 
-    /// What a step's outcome means for writers. Returns whether there may be another step.
+    /// Records a step's outcome for writers. Returns whether there may be another step.
     fn note(&self, worker: Worker, result: &Result<(), LiveError>) -> bool {
         let Err(error) = result else {
             if !worker.reads_runs {
@@ -315,7 +318,7 @@ impl LiveShared {
         };
         let text = error.to_string();
         let table = &self.shape.table;
-        // What is tried again every second is told of once.
+        // A step that is tried again every second is reported once.
         match (worker.trouble)(&mut self.progress.lock()).problem {
             None if matches!(error, LiveError::Closed { .. }) => {
                 debug!(%table, "a flush or a merge ended as the table is being closed");
@@ -340,17 +343,16 @@ impl LiveShared {
     }
 }
 
-/// What follows from a failed step.
+/// The consequence of a failed step.
 enum Consequence {
     TryAgain,
-    /// No merge until the table is opened anew; reads and writes go on.
+    /// No merge until the table is reopened. Reads and writes continue.
     Stop,
     Fail,
 }
 
-/// For want of space or of open files the same step may succeed later. A damaged run stays damaged,
-/// and is no reason to refuse writes. After any other error of the device nobody knows what it
-/// holds.
+/// Without space or open files, the same step may succeed later. A damaged run stays damaged, and
+/// is no reason to refuse writes. After any other error of the device its content is unknown.
 fn consequence(error: &LiveError, reads_runs: bool) -> Consequence {
     match error {
         _ if error.may_pass() => Consequence::TryAgain,

@@ -1,14 +1,15 @@
-//! Operations that take effect together.
+//! A batch of operations that take effect together.
 
 use forebay_run::operation::Operation;
 
 use crate::live::record::{Record, append};
 
-/// A list of operations, done in order and all at once: no reader and no crash parts them. All keys
-/// of a batch must lie in one partition; in hashed tables those with the same hashtag do.
+/// A list of operations that are done in order and all at once. A reader or a crash sees all of
+/// them or none. All keys of a batch must be in one partition. In hashed tables, keys with the same
+/// hashtag are in one partition.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// Records, as the log has them.
+    /// Records, in the encoding of the log.
     bytes: Vec<u8>,
     operations: usize,
 }
@@ -18,7 +19,7 @@ impl Batch {
         Self::default()
     }
 
-    /// How many operations it has.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.operations
     }
@@ -37,12 +38,12 @@ impl Batch {
         self.operations += 1;
     }
 
-    /// Sets a key's value if the key is absent.
+    /// Adds an operation that sets a key's value if the key is absent.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) {
         self.push(key, Operation::Insert(value));
     }
 
-    /// Sets a key's value.
+    /// Adds an operation that sets a key's value.
     pub fn update(&mut self, key: &[u8], value: &[u8]) {
         self.push(key, Operation::Update(value));
     }
@@ -51,7 +52,7 @@ impl Batch {
         self.push(key, Operation::Delete);
     }
 
-    /// Adds to a key's value, by the table's kind of deltas.
+    /// Adds an operation that adds to a key's value, by the table's kind of deltas.
     pub fn delta(&mut self, key: &[u8], delta: &[u8]) {
         self.push(key, Operation::Delta(delta));
     }
@@ -68,7 +69,8 @@ impl Batch {
     }
 }
 
-/// The records that lie one behind the other in some bytes; ends at the first bytes that are none.
+/// An iterator over consecutive records in some bytes. It ends at the first bytes that are not a
+/// record.
 #[derive(Debug)]
 pub(crate) struct Records<'a> {
     bytes: &'a [u8],
@@ -80,7 +82,7 @@ impl<'a> Records<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Whether all bytes were records.
+    /// Returns whether all bytes were records.
     pub fn is_at_end(&self) -> bool {
         self.at == self.bytes.len()
     }

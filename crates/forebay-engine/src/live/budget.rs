@@ -1,11 +1,11 @@
-//! The memory that the live tables of a node may take together.
+//! The memory that all live tables of a node may use together.
 //!
 //! Three eighths of a [`Budget`] are for generations that take writes, of all tables together, with
-//! the buffers of their partitions: when they reach that, the greatest ones are frozen and written
-//! to the disk, until those that go on take a quarter less. As much again is for generations that
-//! are being written; when both together take their six eighths, writes wait. The rest is for the
-//! filters and indexes of runs. What flushes and merges need while they run, some 2 MiB a run,
-//! comes on top; of all tables as many flush, and as many merge, at once as there are processors.
+//! the buffers of their partitions. When these reach the limit, the largest ones are frozen and
+//! written to the disk, until the others use a quarter less. Another three eighths are for
+//! generations that are being written. When both together use their six eighths, writes wait. The
+//! rest is for the filters and indexes of runs. Running flushes and merges need some 2 MiB a run on
+//! top of this. At most as many tables flush at once, and as many merge, as there are processors.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,12 +18,12 @@ use tracing::warn;
 use crate::live::promised_files::PromisedFiles;
 use crate::live::turns::Turns;
 
-/// The least memory that makes sense.
+/// The smallest useful amount of memory.
 const MIN_BYTES: usize = 1 << 20;
-/// A table with less in memory is not asked to write it for the sake of the disk.
+/// A table with less in memory is not asked to flush in order to free memory for others.
 const LEAST_ASKED_BYTES: usize = 256 << 10;
 
-/// See the module's text.
+/// A limit for the memory of several live tables. It decides which table flushes next.
 #[derive(Debug)]
 pub struct Budget {
     limit_bytes: usize,
@@ -40,33 +40,33 @@ pub struct Budget {
     promised_files: PromisedFiles,
 }
 
-/// Whether the thread that lets tables look around is to end.
+/// Whether the thread that runs the tables' periodic tasks is to end.
 #[derive(Debug, Default)]
 struct Ticking {
     ends: Mutex<bool>,
     ended: Condvar,
 }
 
-/// What a table does when it is told to. Held while it is done, so that a table that takes it back
-/// knows that nobody is about to do it.
+/// A task that the budget runs for a table. Its lock is held while it runs, so that a table that
+/// removes the task knows that it is not running.
 type TableTask = Box<dyn Fn() + Send>;
 
-/// How often tables look around.
+/// The interval of the tables' periodic tasks.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What one table takes.
+/// The memory that one table uses.
 #[derive(Default)]
 struct Usage {
     memtable_bytes: AtomicUsize,
     frozen_bytes: AtomicUsize,
     run_bytes: AtomicUsize,
-    /// Why its generations cannot be written, while that is so.
+    /// The reason why its generations cannot be written, while they cannot.
     stuck: Mutex<Option<String>>,
     /// Whether its generation is to be frozen soon.
     is_asked: AtomicBool,
-    /// Has the table freeze its generation soon, from a thread of its own.
+    /// Makes the table freeze its generation soon, on a thread of its own.
     ask: Mutex<Option<TableTask>>,
-    /// What the table does every second.
+    /// The table's task for every second.
     second: Mutex<Option<TableTask>>,
 }
 
@@ -80,28 +80,28 @@ impl std::fmt::Debug for Usage {
 }
 
 impl Budget {
-    /// A budget of so many bytes, but at least one MiB.
+    /// Creates a budget of the given bytes, but of at least 1 MiB.
     pub fn new(limit_bytes: usize) -> Arc<Self> {
         Self::with_mapped_limit(limit_bytes, None)
     }
 
-    /// [`Budget::new`] that also limits the pages of files that count as memory of this process:
-    /// when they are more, runs give theirs back, within a second or so. The system keeps them in
-    /// its cache, so that this costs the next look-up of each page a fault, not a read.
+    /// [`Budget::new`] that also limits the pages of files that count as memory of this process.
+    /// When there are more, runs give theirs back within a second or so. The system keeps them in
+    /// its cache, so the next look-up of each page costs a fault, not a read.
     pub fn with_mapped_limit(limit_bytes: usize, mapped_limit_bytes: Option<usize>) -> Arc<Self> {
         Self::of(limit_bytes, mapped_limit_bytes, false)
     }
 
-    /// [`Budget::new`] whose tables start no threads: what those would do is done by
-    /// [`LiveTable::step`](crate::live::LiveTable::step), and by whoever waits for it. For those
-    /// who want the same course of things each time, with tables that have no log of their own.
+    /// [`Budget::new`] whose tables start no threads. The caller does their work by
+    /// [`LiveTable::step`](crate::live::LiveTable::step), or while it waits for it. This gives
+    /// tests the same order of events each time, with tables that have no log of their own.
     pub fn by_hand(limit_bytes: usize) -> Arc<Self> {
         Self::of(limit_bytes, None, true)
     }
 
     fn of(limit_bytes: usize, mapped_limit_bytes: Option<usize>, is_by_hand: bool) -> Arc<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        // One that waits for the device does not keep all others waiting.
+        // With two, a table that waits for the device does not block all others.
         let at_once = processors.max(2);
         Arc::new(Self {
             limit_bytes: limit_bytes.max(MIN_BYTES),
@@ -126,7 +126,7 @@ impl Budget {
         self.limit_bytes
     }
 
-    /// How many tables share it.
+    /// Returns how many tables share the budget.
     pub(crate) fn tables(&self) -> usize {
         let members = self.members.lock();
         members
@@ -151,27 +151,27 @@ impl Budget {
         self.mapped_limit_bytes
     }
 
-    /// What is taken now, for all purposes.
+    /// Returns the memory in use, for all purposes.
     pub fn used_bytes(&self) -> usize {
         self.write_bytes() + self.run_bytes.load(Ordering::Relaxed)
     }
 
-    /// What generations take, those that wait to be written among them.
+    /// Returns the memory of all generations, including those that wait to be written.
     pub(crate) fn write_bytes(&self) -> usize {
         self.memtable_bytes.load(Ordering::Relaxed) + self.frozen_bytes.load(Ordering::Relaxed)
     }
 
-    /// What generations that take writes may take together.
+    /// Returns the limit for generations that take writes, of all tables together.
     pub(crate) fn memtable_share(&self) -> usize {
         self.limit_bytes / 8 * 3
     }
 
-    /// How much of the memory for writes is taken: 1 and above means that writes must wait.
+    /// Returns the used share of the memory for writes. At 1 and above, writes must wait.
     pub(crate) fn write_pressure(&self) -> f64 {
         self.write_bytes() as f64 / (2 * self.memtable_share()) as f64
     }
 
-    /// What is left for the filters and indexes of runs to come.
+    /// Returns the memory that is left for the filters and indexes of new runs.
     pub(crate) fn run_room(&self) -> usize {
         let share = self.limit_bytes / 4;
         share.saturating_sub(self.run_bytes.load(Ordering::Relaxed))
@@ -190,7 +190,7 @@ impl Budget {
         }
     }
 
-    /// Starts the thread that lets tables look around, if it does not run.
+    /// Starts the thread for the tables' periodic tasks, if it does not run.
     fn tick(self: &Arc<Self>) {
         let mut ticking = self.ticking.lock();
         if ticking.is_some() || self.is_by_hand {
@@ -209,8 +209,8 @@ impl Budget {
         members.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Sees to it that memory for writes comes back: that some is being written, or has its table
-    /// asked for it. An error is why none will.
+    /// Makes sure that some memory for writes will be freed: that some is being written, or that a
+    /// table is asked to write it. The error says why none will be.
     pub(crate) fn make_room(&self) -> Result<(), String> {
         let (stuck, moving): (Vec<_>, Vec<_>) = self
             .upgraded()
@@ -234,8 +234,8 @@ impl Budget {
         }
     }
 
-    /// Asks those to freeze their generations that have a good part of all, unless they are being
-    /// written.
+    /// Asks tables with a large share of all memory to freeze their generations, unless these are
+    /// being written.
     pub(crate) fn ask_great_ones(&self) {
         let share = (self.write_bytes() / 8).max(LEAST_ASKED_BYTES);
         for usage in self.upgraded() {
@@ -246,8 +246,8 @@ impl Budget {
         }
     }
 
-    /// Asks the members whose generations are the greatest to freeze them, as many as are needed.
-    /// Returns whether `own` is one; that one is not asked.
+    /// Asks the members with the largest generations to freeze them, as many as are needed. Returns
+    /// whether `own` is one of them; it is not asked.
     #[cold]
     fn press(&self, own: &Arc<Usage>) -> bool {
         let bytes = |usage: &Arc<Usage>| usage.memtable_bytes.load(Ordering::Relaxed);
@@ -270,7 +270,7 @@ impl Budget {
             if Arc::ptr_eq(&usage, own) {
                 is_own = true;
             } else if !do_it(&usage.ask) {
-                // It is being opened, or closed.
+                // The table is being opened, or closed.
                 continue;
             }
             usage.is_asked.store(true, Ordering::Relaxed);
@@ -289,7 +289,7 @@ impl Drop for Budget {
     }
 }
 
-/// Does it, if there is something to do; returns whether.
+/// Runs the task, if there is one. Returns whether there was.
 fn do_it(act: &Mutex<Option<TableTask>>) -> bool {
     let act = act.lock();
     act.as_ref().map(|act| act()).is_some()
@@ -315,7 +315,7 @@ fn run_ticks(ticking: &Ticking, budget: &Weak<Budget>) {
     }
 }
 
-/// Takes bytes off a sum that has them.
+/// Subtracts bytes from a sum that includes them.
 #[inline]
 fn give_back(sum: &AtomicUsize, bytes: usize) {
     let before = sum.fetch_sub(bytes, Ordering::Relaxed);
@@ -325,7 +325,7 @@ fn give_back(sum: &AtomicUsize, bytes: usize) {
     );
 }
 
-/// A table's part in a [`Budget`]; what it takes is given back when this is dropped.
+/// A table's part in a [`Budget`]. Dropping it gives its memory back.
 #[derive(Debug)]
 pub(crate) struct Member {
     budget: Arc<Budget>,
@@ -337,7 +337,7 @@ impl Member {
         &self.budget
     }
 
-    /// Sets what is called, from any thread, when this table is to freeze its generation.
+    /// Sets the task that is called, from any thread, when this table is to freeze its generation.
     pub fn on_asked(&self, ask: impl Fn() + Send + 'static) {
         *self.usage.ask.lock() = Some(Box::new(ask));
     }
@@ -350,18 +350,19 @@ impl Member {
         self.usage.frozen_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets what is called every second or so, from one thread for all tables of the budget.
+    /// Sets the task that is called every second or so, from one thread for all tables of the
+    /// budget.
     pub fn on_second(&self, act: impl Fn() + Send + 'static) {
         *self.usage.second.lock() = Some(Box::new(act));
     }
 
-    /// Takes both back: when this returns, neither is being done, nor will be.
+    /// Removes both tasks. After this returns, neither runs or will run.
     pub fn leave_alone(&self) {
         *self.usage.ask.lock() = None;
         *self.usage.second.lock() = None;
     }
 
-    /// Says why the table's generations cannot be written, or that they can.
+    /// Sets the reason why the table's generations cannot be written, or clears it.
     pub fn set_stuck(&self, why: Option<String>) {
         *self.usage.stuck.lock() = why;
     }
@@ -370,8 +371,8 @@ impl Member {
         self.usage.run_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes note of memory that filled. Returns whether this table's generation is to be frozen
-    /// now; where it is another one's turn, that table is asked to.
+    /// Counts memory that was filled. Returns whether this table's generation is to be frozen now.
+    /// If it is another table's turn, that table is asked to freeze.
     pub fn grow(&self, bytes: usize) -> bool {
         self.usage
             .memtable_bytes
@@ -384,12 +385,12 @@ impl Member {
         sum >= self.budget.memtable_share() && self.budget.press(&self.usage)
     }
 
-    /// There was nothing to freeze.
+    /// Records that there was nothing to freeze.
     pub fn has_nothing(&self) {
         self.usage.is_asked.store(false, Ordering::Relaxed);
     }
 
-    /// What took `old` bytes takes `new` now.
+    /// Replaces a count of `old` bytes by `new`.
     pub fn regrow(&self, old: usize, new: usize) {
         for sum in [&self.usage.memtable_bytes, &self.budget.memtable_bytes] {
             sum.fetch_add(new, Ordering::Relaxed);
@@ -397,13 +398,14 @@ impl Member {
         }
     }
 
-    /// The generation was frozen; returns what it takes. REQUIRES: nothing grows meanwhile.
+    /// Records that the generation was frozen; returns its bytes. REQUIRES: nothing grows
+    /// meanwhile.
     pub fn freeze(&self) -> usize {
         self.has_nothing();
         self.freeze_some(self.memtable_bytes())
     }
 
-    /// A part of the generation was frozen, which takes so much; returns that.
+    /// Records that a part of the generation with this many bytes was frozen; returns them.
     pub fn freeze_some(&self, bytes: usize) -> usize {
         // Counted twice for a moment rather than not at all.
         for sum in [&self.budget.frozen_bytes, &self.usage.frozen_bytes] {
@@ -415,14 +417,14 @@ impl Member {
         bytes
     }
 
-    /// A frozen generation was written.
+    /// Records that a frozen generation was written.
     pub fn thaw(&self, bytes: usize) {
         for sum in [&self.budget.frozen_bytes, &self.usage.frozen_bytes] {
             give_back(sum, bytes);
         }
     }
 
-    /// Filters and indexes of the runs take so much now.
+    /// Sets the memory of the runs' filters and indexes.
     pub fn set_run_bytes(&self, bytes: usize) {
         let before = self.usage.run_bytes.swap(bytes, Ordering::Relaxed);
         self.budget.run_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -455,7 +457,7 @@ mod tests {
         assert!(!asked.load(Ordering::Relaxed));
         assert!(!small.grow(200 << 10));
         assert!(asked.swap(false, Ordering::Relaxed));
-        // It is on its way; nobody is asked twice.
+        // The freeze is under way; no table is asked twice.
         assert!(!small.grow(500 << 10));
         assert!(!asked.load(Ordering::Relaxed));
         assert_eq!(great.freeze(), 2 << 20);

@@ -1,4 +1,4 @@
-//! What a write returns: when it is durable, as its table promises it.
+//! The result of a write, by which a caller learns when it is durable.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::live::error::LiveError;
 use crate::live::log::Lsn;
 use crate::live::shared::LiveShared;
 
-/// Names a [`Commit`], for those who cannot hold on to the table's borrow; see
-/// [`LiveTable::commit`](crate::live::LiveTable::commit). Of two of a table the greater is the
-/// later, and covers the other.
+/// A number that names a [`Commit`], for callers that cannot hold the table's borrow; see
+/// [`LiveTable::commit`](crate::live::LiveTable::commit). Of two tickets of a table, the greater is
+/// the later and covers the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogTicket(Option<Lsn>);
 
-/// A write that readers see already. It counts as acknowledged once [`Commit::wait`] returned
-/// without an error, or [`Commit::on_durable`] called back without one.
+/// A write that readers already see. It is acknowledged once [`Commit::wait`] returned without an
+/// error, or [`Commit::on_durable`] called back without one.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "a write is acknowledged when its commit was waited for"]
 pub struct Commit<'a> {
@@ -26,12 +26,12 @@ impl<'a> Commit<'a> {
         Self { table, lsn }
     }
 
-    /// Of no write at all.
+    /// Returns a commit that has nothing to wait for.
     pub(crate) fn nothing(table: &'a LiveShared) -> Self {
         Self::new(table, None)
     }
 
-    /// REQUIRES: the ticket is of a commit of this table.
+    /// Returns the commit of a ticket. REQUIRES: the ticket is of a commit of this table.
     pub(crate) fn again(table: &'a LiveShared, ticket: LogTicket) -> Self {
         Self::new(table, ticket.0)
     }
@@ -40,14 +40,14 @@ impl<'a> Commit<'a> {
         LogTicket(self.lsn)
     }
 
-    /// How long the writer should pause before its next write, so that flushes and merges keep up:
-    /// mostly nothing, at most 20 ms. Whoever asks takes it on; it is not told to others again.
-    /// [`Commit::wait`] does pause.
+    /// Returns how long the writer should pause before its next write, so that flushes and merges
+    /// keep up: mostly zero, at most 20 ms. The caller must take the pause: no other writer is
+    /// asked for it. [`Commit::wait`] takes it.
     pub fn delay(&self) -> Duration {
         self.table.take_pause()
     }
 
-    /// Whether there is nothing to wait for.
+    /// Returns whether there is nothing to wait for.
     pub fn is_durable(&self) -> bool {
         match (&self.table.log, self.lsn) {
             (Some(log), Some(lsn)) => log.durable(lsn),
@@ -70,9 +70,9 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Calls `done` once the write is as durable as its table promises, or is known not to be: from
-    /// this thread if that is so already, else from the one that synced the log, where it must not
-    /// block.
+    /// Calls `done` once the write is as durable as its table promises, or has failed to become so.
+    /// If that is known already, this thread calls it. Otherwise the thread that synced the log
+    /// does, and `done` must not block.
     pub fn on_durable(self, done: impl FnOnce(Result<(), LiveError>) + Send + 'static) {
         match (&self.table.log, self.lsn) {
             (Some(log), Some(lsn)) => {

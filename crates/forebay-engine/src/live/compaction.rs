@@ -1,4 +1,4 @@
-//! Merging runs, in the background and on demand.
+//! Merges runs, in the background and on demand.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,12 +25,13 @@ use crate::name::RunId;
 use crate::partition::PartitionId;
 
 impl LiveShared {
-    /// Whether some runs are to be merged.
+    /// Returns whether runs are to be merged.
     pub fn is_merge_due(&self) -> bool {
         !self.are_merges_put_off() && self.next_merge(&self.structure.lock()).is_some()
     }
 
-    /// Has no merge begin in the background for so long. One that is under way hurries.
+    /// Keeps merges from starting in the background for this long. A merge that is running no
+    /// longer gives way to other work.
     pub fn put_off_merges(&self, within: Duration) {
         let until = self.clock().monotonic() + within;
         let until_us = until.as_micros() as u64;
@@ -42,7 +43,7 @@ impl LiveShared {
         until_us > 0 && self.clock().monotonic() < Duration::from_micros(until_us)
     }
 
-    /// The cheapest merge that is due, and in which partition.
+    /// Returns the cheapest merge that is due, and its partition.
     fn next_merge(&self, manifest: &LiveManifest) -> Option<(PartitionId, MergeTask)> {
         let factor = self.options.factor as usize;
         let dues = manifest.partitions.iter().filter_map(|partition| {
@@ -61,7 +62,8 @@ impl LiveShared {
         dues.min_by_key(|(_, due)| due.level)
     }
 
-    /// Whether half of a partition's space is for nothing, so that merging all of it pays.
+    /// Returns whether half of a partition's space is deleted records, so that merging all of it
+    /// pays.
     fn is_half_removed(&self, partition: &LivePartition) -> bool {
         if partition.runs.iter().all(|run| run.removed.is_empty()) {
             return false;
@@ -73,8 +75,8 @@ impl LiveShared {
         })
     }
 
-    /// Whether half of what a partition alone keeps on the disk is what it does not see of its
-    /// runs, so that merging all of it pays.
+    /// Returns whether half of the files that only this partition keeps on the disk is outside its
+    /// bounds, so that merging all of it pays.
     fn is_half_of_others(&self, manifest: &LiveManifest, partition: &LivePartition) -> bool {
         if partition.runs.iter().all(|run| run.range.is_none()) {
             return false;
@@ -99,7 +101,7 @@ impl LiveShared {
         seen < pages && seen * 2 <= pages
     }
 
-    /// Merges all runs of a partition where most of their files is what other partitions have.
+    /// Merges all runs of a partition if most of their files belongs to other partitions.
     pub fn part_from_others(&self, id: PartitionId) -> Result<(), LiveError> {
         let compacting = self.hold_merges();
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
@@ -129,21 +131,20 @@ impl LiveShared {
         }
     }
 
-    /// Makes one run of each partition, of all that was written until now.
+    /// Merges everything written until now into one run for each partition.
     pub fn compact(&self) -> Result<(), LiveError> {
         self.flush()?;
         self.merge_all()
     }
 
-    /// The same of what is in runs already.
+    /// Like `compact`, for what is in runs already.
     pub fn merge_all(&self) -> Result<(), LiveError> {
         let compacting = self.hold_merges();
         let partitions = self.structure.lock().partitions.clone();
         for LivePartition { id, runs, .. } in partitions {
             let level = runs.iter().map(|run| run.level).max().unwrap_or(0);
-            // A single run may still hold what only a merge with the oldest one drops, if it was
-            // added as it came.
-            // So may one of which it sees a part.
+            // A single run may still hold records that only a merge with the oldest run drops, if
+            // it was added from outside. So may a run of which the partition sees a part.
             if runs.len() > 1 || runs.iter().any(|run| run.range.is_some()) {
                 let due = MergeTask {
                     runs: 0..runs.len(),
@@ -155,9 +156,9 @@ impl LiveShared {
         Ok(())
     }
 
-    /// Merges neighbouring runs of a partition. They are found again by the first one's id when the
-    /// outcome is there: meanwhile runs may have been added behind them, none is ever taken away
-    /// but by who holds the lock on compacting.
+    /// Merges neighbouring runs of a partition. Afterwards it finds them by the first one's id:
+    /// runs may have been added after them meanwhile. Only a holder of the lock on compacting
+    /// removes runs.
     fn merge_runs(
         &self,
         _compacting: &MutexGuard<'_, ()>,
@@ -226,9 +227,9 @@ impl LiveShared {
         Ok(())
     }
 
-    /// By what time it is judged what of a partition's runs has expired. In a replicated table that
-    /// is the time which they are at, not that of the memory: entries behind it are applied again
-    /// after a crash, and are to find what they found before.
+    /// Returns the time that decides which records of a partition's runs have expired. In a
+    /// replicated table this is the time of the runs, not that of memory. Later entries are applied
+    /// again after a crash, and must find the same state.
     fn time_of_runs(&self, id: PartitionId) -> PartTime {
         let manifest = self.structure.lock();
         let applied = manifest.applied(id);
@@ -272,7 +273,8 @@ impl LiveShared {
         Ok(())
     }
 
-    /// For who is waited for: a merge that is under way hurries meanwhile.
+    /// Waits for the running merge to end, and keeps others from starting. The merge does not give
+    /// way to other work meanwhile.
     pub fn hold_merges(&self) -> MutexGuard<'_, ()> {
         self.counts.merges_awaited.fetch_add(1, Ordering::Relaxed);
         let held = self.compacting.lock();
@@ -288,7 +290,7 @@ impl LiveShared {
             || self.is_behind_with_merges()
     }
 
-    /// Holds a merge to its bandwidth and behind others, and ends it when the table is being
+    /// Limits a merge to its bandwidth and to background priority. Ends it when the table is being
     /// closed.
     fn pace_merge(&self, bytes: u64) -> Result<(), LiveError> {
         if !self.merges_hurry() {

@@ -1,4 +1,4 @@
-//! What a partition consists of, as one store tells another.
+//! The description of a partition's content, as one store sends it to another.
 
 use crate::live::applied::AppliedPlace;
 use crate::live::manifest::{LivePartition, LiveRunRef};
@@ -6,36 +6,36 @@ use crate::live::removed::RemovedRanges;
 use crate::name::RunId;
 use crate::partition::{Bounds, FIRST_EPOCH, PartitionRange};
 
-/// A partition with its runs: what a store has of it, and what another one takes in; see
+/// A partition with its runs, as a store holds it and another one adopts it; see
 /// [`LiveTable::adopt`](crate::live::LiveTable::adopt).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionContent {
     pub range: PartitionRange,
-    /// Counts what was decided on the partition: its bounds, and who has it. It only rises, so that
-    /// of two who tell of the partition the one with the greater epoch is right.
+    /// Counts the decisions on the partition: its bounds, and the nodes that have it. It only
+    /// rises. Of two reports on the partition, the one with the greater epoch is right.
     pub epoch: u64,
-    /// What of the log of its group is in the runs: entries are applied again from there. `None`
-    /// where it is not replicated.
+    /// The place in its group's log up to which the runs have it: entries are applied again from
+    /// there. `None` if it is not replicated.
     pub applied: Option<AppliedPlace>,
     /// Oldest first.
     pub runs: Vec<PartitionRun>,
 }
 
-/// A run of a partition, with what is said of it beside its file.
+/// A run of a partition, with the facts that its file does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionRun {
     pub id: RunId,
     /// When the earliest of its deltas was written, in milliseconds since 1970-01-01 UTC, if it has
-    /// some; 0 where nobody knows.
+    /// some; 0 if unknown.
     pub deltas_since_ms: Option<u64>,
-    /// What of its file is the partition's, where there are records of others as well.
+    /// The partition's part of the file, if the file also has records of other partitions.
     pub range: Option<Bounds>,
-    /// Ranges of keys, rising and apart, that were deleted from older runs of the partition.
+    /// Ranges of keys that were deleted from older runs of the partition: rising and disjoint.
     pub removed: Vec<Bounds>,
 }
 
 impl PartitionContent {
-    /// A partition in its first epoch, without runs, that is not replicated.
+    /// Creates a partition in its first epoch, without runs, that is not replicated.
     pub fn empty(range: PartitionRange) -> Self {
         Self {
             range,
@@ -47,7 +47,7 @@ impl PartitionContent {
 }
 
 impl PartitionRun {
-    /// A run that was written for the table, and of which nothing else is known.
+    /// Creates a run that was written for the table, with nothing else known.
     pub fn new(id: RunId) -> Self {
         Self {
             id,

@@ -1,12 +1,12 @@
-//! A partition copied from one replica to another.
+//! Copies of a partition from one replica to another.
 //!
-//! Runs never change, so a copy is what the manifest says of the partition at one moment. Merges
-//! leave the files of its runs where they are until the copy is dropped; nothing is linked or
-//! written for it, and what a crash leaves is removed by the next opening.
+//! Runs never change, so a copy is the manifest's content of the partition at one moment. Merges
+//! keep the files of its runs until the copy is dropped. Nothing is linked or written for it. The
+//! next opening removes what a crash leaves.
 //!
-//! Where it is brought to, one replacement of the manifest puts it in the place of the partition
-//! that was there, runs and place in the log at once. Before, what was in memory is written to
-//! runs, with writes held up, so that none of it comes afterwards.
+//! On the receiving node, one replacement of the manifest replaces the old partition by the copy:
+//! its runs together with its place in the log. Before that, memory is written to runs with writes
+//! paused, so that none of it is applied afterwards.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::live::shared::LiveShared;
 use crate::name::RunId;
 use crate::partition::PartitionId;
 
-/// A partition at one moment, whose files stay until this is dropped. The table stays open for as
-/// long. Made by [`LiveTable::copy_of`].
+/// A partition at one moment, whose files stay until this is dropped. The table stays open as long.
+/// Made by [`LiveTable::copy_of`].
 #[derive(Debug)]
 pub struct PartitionCopy {
     table: LiveTable,
@@ -34,23 +34,23 @@ pub struct PartitionCopy {
 }
 
 impl PartitionCopy {
-    /// What it consists of, and the place in its log that its runs are at.
+    /// Returns its content, and the place in its log that its runs are at.
     pub fn content(&self) -> &PartitionContent {
         &self.content
     }
 
-    /// Where the file of one of its runs lies.
+    /// Returns the path of the file of one of its runs.
     pub fn run_file(&self, id: &RunId) -> PathBuf {
         self.table.shared().files.run(id)
     }
 
-    /// Where the run's file of long values lies: not every run has one.
+    /// Returns the path of the run's file of long values. Not every run has one.
     pub fn long_values_file(&self, id: &RunId) -> PathBuf {
         self.table.shared().files.extent(id)
     }
 
-    /// Reads one of its runs back, which somebody could not read who brought it from here:
-    /// [`LiveTable::damaged`] knows afterwards.
+    /// Reads one of its runs back, which a node that fetched it could not read. Damage is then
+    /// reported by [`LiveTable::damaged`].
     pub fn check_run(&self, id: &RunId) -> Result<(), LiveError> {
         self.table.check_run(id)
     }
@@ -64,33 +64,35 @@ impl Drop for PartitionCopy {
 }
 
 impl LiveTable {
-    /// A copy of a partition as it is now, or a little later. What is in memory is written to runs
-    /// first. A partition that was cut off a larger one gets runs of its own then, as files are
-    /// brought whole.
+    /// Returns a copy of a partition as it is now, or a little later. Memory is written to runs
+    /// first. A partition that was split from a larger one first gets runs of its own, as files are
+    /// fetched whole.
     pub fn copy_of(&self, id: PartitionId) -> Result<PartitionCopy, LiveError> {
         let content = self.shared().copy_of(id)?;
         let table = self.unbound();
         Ok(PartitionCopy { table, content })
     }
 
-    /// Puts a copied partition in the place of the one of its id, or takes it in where there is
-    /// none; of a replicated table. Its runs are finished, synced files with ids of here: see
-    /// [`LiveTable::new_run`]. Readers see all of the old one or all of the new one, and so does
-    /// whoever opens the table after a crash. Writes to the partition wait while memory is flushed.
+    /// Replaces the partition of the copy's id by the copy, or adopts the copy if there is none.
+    /// The table must be replicated. The copy's runs are finished, synced files with ids of this
+    /// table: see [`LiveTable::new_run`]. Readers see all of the old partition or all of the new
+    /// one. So does a process that opens the table after a crash. Writes to the partition wait
+    /// while memory is flushed.
     ///
-    /// A copy of a later epoch may have narrower bounds: its partition was cut, and what is here of
-    /// the rest goes. Refused are a copy with other bounds, of an earlier epoch, or of an earlier
-    /// place in the log than what is here.
-    /// After an error nothing was replaced. The runs' files are removed
-    /// then, but for one that [may pass](LiveError::may_pass): the same copy may be installed
-    /// again, or given up by [`LiveTable::discard_runs`].
+    /// A copy of a later epoch may have narrower bounds: its partition was split, and this table
+    /// drops the rest. A copy is refused if it has other bounds, an earlier epoch, or an earlier
+    /// place in the log than this table's partition.
+    ///
+    /// After an error nothing was replaced. The runs' files are removed then, except after an error
+    /// that [may pass](LiveError::may_pass). In that case the caller may install the same copy
+    /// again, or discard it by [`LiveTable::discard_runs`].
     pub fn install(&self, copy: PartitionContent) -> Result<(), LiveError> {
         self.shared().install(copy)
     }
 
-    /// The partitions with damage in their runs that a read, a merge, a flush or a check has met
-    /// since the table was opened, each once, and what was met. One that a copy took the place of
-    /// is none of them any more.
+    /// Returns the partitions whose runs are damaged, each once, with the problem. Reads, merges,
+    /// flushes and checks find damage; it counts since the table was opened. A partition that a
+    /// copy has replaced is not damaged any more.
     pub fn damaged(&self) -> Vec<(PartitionId, String)> {
         let shared = self.shared();
         match shared.shape.damage.all().is_empty() {
@@ -99,13 +101,12 @@ impl LiveTable {
         }
     }
 
-    /// Reads a finished run that is among the table's files back from the device, all of it.
+    /// Reads a finished run among the table's files back from the device, all of it.
     pub fn check_run(&self, id: &RunId) -> Result<(), LiveError> {
         self.shared().check_run(id)
     }
 
-    /// Removes the files of runs that were brought and came to nothing; those that the table names
-    /// stay.
+    /// Removes the files of fetched runs that were not installed. Runs that the table names stay.
     pub fn discard_runs<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
         self.shared().remove_unnamed(ids);
     }
@@ -118,7 +119,7 @@ impl LiveShared {
         if let Err(error) = self.part_from_others(id) {
             debug!(table = %self.shape.table, %id, %error, "a copy has files of which others have a part");
         }
-        // A run is removed by who has replaced a manifest that named it.
+        // Only a thread that has replaced a manifest removes runs that the old one named.
         let manifest = self.structure.lock();
         let mut partitions = manifest.partitions.iter();
         let found = partitions.find(|partition| partition.id == id);
@@ -127,7 +128,7 @@ impl LiveShared {
         Ok(content)
     }
 
-    /// Keeps the files of these runs until they are let go. REQUIRES: the structure's lock, and a
+    /// Keeps the files of these runs until they are released. REQUIRES: the structure's lock, and a
     /// manifest that names them.
     pub fn hold_runs<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
         let mut copied = self.copied.lock();
@@ -136,7 +137,7 @@ impl LiveShared {
         }
     }
 
-    /// A copy of these runs is no longer wanted.
+    /// Releases the runs of a copy.
     pub fn let_go<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
         let mut last = Vec::new();
         let mut copied = self.copied.lock();
@@ -189,7 +190,7 @@ impl LiveShared {
         self.closing(self.put_in_place(place, copy, runs))
     }
 
-    /// Refuses a copy that would take the partition back.
+    /// Refuses a copy that would move the partition back.
     fn check_later(
         &self,
         place: usize,
@@ -262,7 +263,7 @@ impl LiveShared {
         Ok(())
     }
 
-    /// The copy's place, at a time that is not before the partition's.
+    /// Returns the copy's place, with a time that is not before the partition's.
     fn not_before(&self, place: usize, copy: Option<AppliedPlace>) -> Option<AppliedPlace> {
         let part = self.parts.at(place).lock();
         let here_ms = part.applied.as_ref().map(|applied| applied.place.stamp_ms);
@@ -273,7 +274,7 @@ impl LiveShared {
     }
 }
 
-/// Puts a partition where that of its id is, which it returns, if it is there.
+/// Replaces the partition of the same id, and returns the old one, if there is one.
 fn replace_in(manifest: &mut LiveManifest, new: LivePartition) -> Option<LivePartition> {
     let mut partitions = manifest.partitions.iter_mut();
     let here = partitions.find(|partition| partition.id == new.id)?;

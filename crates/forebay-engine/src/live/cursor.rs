@@ -1,4 +1,4 @@
-//! Walking a sorted run in memory, and walking any source of records, either way.
+//! Cursors over sorted runs in memory, and over any source of records, in both directions.
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -14,31 +14,31 @@ use forebay_run::{Order, Run, RunScan};
 use crate::live::mini::MiniRun;
 use crate::live::shape::Shape;
 
-/// A walk over a [`MiniRun`], through one range of places after the other.
+/// A cursor over a [`MiniRun`] that walks several ranges of places in order.
 #[derive(Debug)]
 pub(crate) struct MiniCursor {
     mini: Arc<MiniRun>,
     shape: Arc<Shape>,
     range: ScanRange,
-    /// Those that come then.
+    /// The ranges that follow.
     rest: std::vec::IntoIter<ScanRange>,
     direction: Direction,
-    /// Forward: where the next record begins. Backward: where the block of the next ones ends.
+    /// Forward: where the next record begins. Backward: the end of the block of the next records.
     at: usize,
-    /// Backward: where the records of the block begin that are still to come.
+    /// Backward: the starts of the block's remaining records.
     starts: Vec<usize>,
     seeking: bool,
     done: bool,
     hash: u64,
     head: u64,
     tag: u8,
-    /// Where key and payload of the current record lie.
+    /// The bytes of the current record's key and payload.
     key: (usize, usize),
     payload: (usize, usize),
 }
 
 impl MiniCursor {
-    /// Walks the ranges, which come in the order of the walk; `None` without any.
+    /// Creates a cursor over ranges, in the order of the walk; `None` without any.
     pub fn over(
         mini: &Arc<MiniRun>,
         shape: &Arc<Shape>,
@@ -64,7 +64,7 @@ impl MiniCursor {
         cursor.begin_next().then_some(cursor)
     }
 
-    /// Goes to where the next range begins, if there is one.
+    /// Moves to the start of the next range, if there is one.
     fn begin_next(&mut self) -> bool {
         let Some(range) = self.rest.next() else {
             return false;
@@ -93,7 +93,7 @@ impl MiniCursor {
         true
     }
 
-    /// Where the next record begins, if there is one.
+    /// Returns where the next record begins, if there is one.
     #[inline]
     fn next_start(&mut self) -> Option<usize> {
         if self.direction == Direction::Forward {
@@ -111,7 +111,7 @@ impl MiniCursor {
         self.starts.pop()
     }
 
-    /// Takes the next record in hand; `false` when there is none.
+    /// Moves to the next record; `false` when there is none.
     #[inline]
     fn load_next(&mut self) -> bool {
         let Some(at) = self.next_start() else {
@@ -169,7 +169,7 @@ impl Cursor for MiniCursor {
 
     #[inline]
     fn operation(&self) -> Operation<'_> {
-        // What lies in memory was encoded here.
+        // Records in memory were encoded by this process.
         decode(self.tag, self.mini.slice(self.payload)).unwrap_or(Operation::Delete)
     }
 
@@ -184,28 +184,28 @@ impl Cursor for MiniCursor {
     }
 }
 
-/// A walk over a run on the disk, through one range of places after the other.
+/// A cursor over a run on the disk that walks several ranges of places in order.
 #[derive(Debug)]
 pub(crate) struct RunCursor {
     scan: RunScan,
     run: Arc<Run>,
-    /// Those that come then.
+    /// The ranges that follow.
     rest: std::vec::IntoIter<ScanRange>,
     direction: Direction,
     purpose: Purpose,
 }
 
-/// For what files are walked.
+/// The purpose of a walk over files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Pages whose checksums were compared before are believed.
+    /// Pages whose checksums were verified before are not verified again.
     Reading,
-    /// What is read is written on, under new checksums: those of all pages are compared.
+    /// Records are written to a new file with new checksums, so all pages are verified.
     Merging,
 }
 
 impl RunCursor {
-    /// Walks the ranges, which come in the order of the walk; `None` without any.
+    /// Creates a cursor over ranges, in the order of the walk; `None` without any.
     pub fn over(
         run: &Arc<Run>,
         ranges: Vec<ScanRange>,
@@ -234,7 +234,7 @@ impl RunCursor {
     }
 }
 
-/// A long walk is not to count as memory of this process.
+/// Walks a range. The pages of a long walk do not count as memory of this process.
 fn scan(run: &Arc<Run>, range: ScanRange, direction: Direction, purpose: Purpose) -> RunScan {
     let scan = RunScan::new(Arc::clone(run), range, direction);
     let scan = match purpose {
@@ -247,7 +247,7 @@ fn scan(run: &Arc<Run>, range: ScanRange, direction: Direction, purpose: Purpose
     }
 }
 
-/// A walk over a sorted run, wherever it lies.
+/// A cursor over a sorted run, in memory or on the disk.
 #[derive(Debug)]
 pub(crate) enum SourceCursor {
     Mini(MiniCursor),

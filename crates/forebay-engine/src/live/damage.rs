@@ -1,7 +1,7 @@
-//! Damage that was met in the runs of a table.
+//! The damage that was found in the runs of a table.
 //!
-//! A run never changes: one page of it that is not what was written stays so, and whoever needs it
-//! fails. It is noted by the run, and told of the partitions that have the run now.
+//! A run never changes: a corrupt page stays corrupt, and every read of it fails. The damage is
+//! recorded for the run, and reported for the partitions that have the run now.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::layout::run_of;
 use crate::name::RunId;
 
-/// Runs that somebody could not read, and why.
+/// The runs that could not be read, and why.
 #[derive(Debug, Default)]
 pub(crate) struct MetDamage(Mutex<BTreeMap<RunId, String>>);
 
@@ -34,7 +34,7 @@ impl MetDamage {
     }
 }
 
-/// Somebody removed the file, which is open still.
+/// Returns whether the file, which is still open, was removed.
 fn is_gone(error: &RunError) -> bool {
     matches!(error, RunError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }

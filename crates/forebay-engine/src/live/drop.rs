@@ -1,9 +1,9 @@
-//! Dropping live tables, and what is left of one.
+//! Drops live tables, and removes their files.
 //!
-//! Dropping a table renames its manifest to a mark: from then on the table does not exist, and what
-//! lies there belongs to nobody. Making a table begins with the same mark, which is removed when
-//! the table is there and opened. Runs and a log without a manifest and without the mark are those
-//! of a table whose manifest was lost: they are removed by another drop only.
+//! A drop renames the table's manifest to a mark. From then on the table does not exist, and its
+//! remaining files are garbage. Making a table begins with the same mark, which is removed when the
+//! table is complete and opened. Runs and a log without a manifest and without the mark belong to a
+//! table whose manifest was lost. Only another drop removes them.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ use crate::store::Store;
 use crate::table::Table;
 
 impl Store {
-    /// Removes a live table. A server that has it open gives it up; refused while another process
-    /// has it, and while a load of it is under way.
+    /// Drops a live table. A server that has it open closes it. The drop is refused while another
+    /// process keeps it open, and during a load of it.
     pub(crate) fn drop_live(&self, name: &TableName) -> Result<(), StoreError> {
         self.given_up(name, |_lock| self.drop_closed(name))
     }
 
-    /// REQUIRES: this process has the table's lock.
+    /// Drops a table that is closed. REQUIRES: this process has the table's lock.
     fn drop_closed(&self, name: &TableName) -> Result<(), StoreError> {
         let files = TableFiles::new(self.root(), name);
         let words = holder_words(&**self.disk(), &**self.clock(), "a drop");
@@ -49,14 +49,14 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what there is of a live table that could not be made. REQUIRES the push lock.
+    /// Removes the files of a live table that could not be made. REQUIRES the push lock.
     pub(crate) fn unmake_live(&self, name: &TableName) {
         let table = self.any_table(name);
-        // Whoever has it open has found it made.
+        // A process that has it open found it complete.
         let Ok(_lock) = self.lock_live(name, &table.files) else {
             return;
         };
-        // Files go only when the manifest cannot come back with a power cut.
+        // Files are removed only when a power cut cannot bring the manifest back.
         let dir = &table.files.dir;
         let unmade = retire(&**self.disk(), &table.files)
             .and_then(|()| self.disk().sync_dir(dir).at("sync", dir));
@@ -66,8 +66,8 @@ impl Store {
         }
     }
 
-    /// Marks what a table that was dropped half, or a push that died, left under this name, removes
-    /// it, and makes the directories durable.
+    /// Marks and removes what a partial drop, or a push that died, left under this name. Makes the
+    /// directories durable.
     pub(crate) fn clear_for_live(&self, files: &TableFiles) -> Result<(), StoreError> {
         let (disk, mark) = (&**self.disk(), files.dropped_mark());
         match disk.create(&mark) {
@@ -86,8 +86,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what a drop or a making that was cut short left, for a table of the other kind.
-    /// REQUIRES the push lock.
+    /// Removes what an interrupted drop or creation left, for a table of the other kind. REQUIRES
+    /// the push lock.
     pub(crate) fn finish_live_drop(&self, table: &Table) -> Result<(), StoreError> {
         let (disk, mark) = (&**self.disk(), table.files.dropped_mark());
         if !disk.keeps_blocks() || !disk.exists(&mark).at("look for", &mark)? || table.exists()? {
@@ -97,8 +97,8 @@ impl Store {
         remove_if_there(disk, &mark)
     }
 
-    /// Removes what is in the directories of a table that is dropped, for good. The log goes last,
-    /// as [`Store::was_live`] looks for it where there is no mark.
+    /// Removes the files in the directories of a dropped table. The log is last, as
+    /// [`Store::was_live`] looks for it if there is no mark.
     fn remove_live_files(&self, files: &TableFiles) -> Result<(), StoreError> {
         let disk = &**self.disk();
         remove_if_there(disk, &files.log_note())?;
@@ -110,15 +110,15 @@ impl Store {
         disk.sync_dir(&files.dir).at("sync", &files.dir)
     }
 
-    /// Whether something is left of a live table that is none any more.
+    /// Returns whether files are left of a live table that no longer exists.
     pub(crate) fn was_live(&self, name: &TableName) -> Result<bool, StoreError> {
         let files = TableFiles::new(self.root(), name);
         let there = |path: PathBuf| self.disk().exists(&path).at("look for", &path);
         Ok(!self.is_live(name)? && (there(files.log_dir())? || there(files.dropped_mark())?))
     }
 
-    /// Whether runs or a log lie here of a live table that nobody dropped, and whose manifest is
-    /// gone.
+    /// Returns whether runs or a log are left of a live table that was not dropped, and whose
+    /// manifest is gone.
     pub(crate) fn is_lost(&self, name: &TableName) -> Result<bool, StoreError> {
         let (disk, files) = (&**self.disk(), TableFiles::new(self.root(), name));
         let mark = files.dropped_mark();
@@ -156,8 +156,9 @@ impl Store {
     }
 }
 
-/// Makes a table's manifest the mark of a dropped one, if there is a manifest. Where a full device
-/// has no room for the name, the manifest is removed: what a crash leaves then needs another drop.
+/// Renames a table's manifest to the mark of a dropped table, if there is a manifest. If a full
+/// device has no room for the name, the manifest is removed: after a crash, another drop is needed
+/// then.
 fn retire(disk: &dyn Disk, files: &TableFiles) -> Result<(), StoreError> {
     let manifest = files.live_manifest();
     match disk.rename(&manifest, &files.dropped_mark()) {

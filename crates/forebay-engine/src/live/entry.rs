@@ -1,10 +1,10 @@
-//! Applying the decided entries of a partition's log.
+//! Applies the decided entries of a partition's log.
 //!
-//! An entry has proposals, each of which is one command that writes at most once, to the one
-//! partition. A handle bound to a proposal is a table like any other to the command: its write
-//! moves the partition's place under the lock hold that changes the memory, so that no freeze comes
-//! between. What a command decides, it decides by the entry's stamp, which is the partition's time
-//! from the handle on. So all replicas come to the same state.
+//! An entry has proposals. Each proposal is one command that writes at most once, to the one
+//! partition. To the command, a handle bound to a proposal is a table like any other. Its write
+//! moves the partition's place under the same lock that changes the memory, so that no freeze comes
+//! between. The command decides by the entry's stamp, which is the partition's time from then on.
+//! So all replicas reach the same state.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::live::part::{AppliedPosition, LivePart};
 use crate::live::shared::LiveShared;
 use crate::partition::{Bounds, PartitionId};
 
-/// So many entries without a write are worth a manifest by themselves: they keep the log from being
-/// shortened.
+/// After this many entries without a write, a manifest is written for them alone: they keep the log
+/// from being shortened.
 pub(crate) const MOVED_PROPOSALS: u64 = 1 << 16;
 
-/// A proposal that is being applied; for whoever has the partition locked.
+/// A proposal that is being applied, for the code that has the partition locked.
 #[derive(Debug)]
 pub(crate) struct BoundEntry {
     /// The place of its partition among the table's.
@@ -30,8 +30,8 @@ pub(crate) struct BoundEntry {
     number: u32,
 }
 
-/// A table as one proposal of an entry sees it: it writes once at most, to its partition. Made by
-/// [`LiveTable::entry`]; what it reads and decides is judged by the entry's stamp.
+/// A table as one proposal of an entry sees it: it writes at most once, to its partition. Made by
+/// [`LiveTable::entry`]; its reads and decisions use the entry's stamp.
 #[derive(Debug)]
 #[must_use = "a proposal is applied when its handle is finished"]
 pub struct EntryWrite {
@@ -48,8 +48,8 @@ impl Deref for EntryWrite {
 }
 
 impl EntryWrite {
-    /// Says that the proposal has done what it does: where it wrote nothing, the partition's place
-    /// moves now. An error is [`LiveError::Entry`], and means that it was not applied in its order.
+    /// Ends the proposal. If it wrote nothing, this moves the partition's place. An error is
+    /// [`LiveError::Entry`], and means that it was not applied in order.
     pub fn finish(self) -> Result<(), LiveError> {
         let Some(bound) = self.table.bound() else {
             return Ok(());
@@ -59,7 +59,7 @@ impl EntryWrite {
 }
 
 impl LiveTable {
-    /// How far a partition of a replicated table has come.
+    /// Returns the place up to which a partition of a replicated table has applied its log.
     pub fn applied(&self, id: PartitionId) -> Result<AppliedPlace, LiveError> {
         let shared = self.shared();
         let part = shared.parts.at(shared.slot_of(id)?).lock();
@@ -67,8 +67,8 @@ impl LiveTable {
         applied.ok_or_else(|| shared.entry_error(id, EntryError::NotReplicated))
     }
 
-    /// What of the log a partition's runs hold: the entries behind it are applied again after a
-    /// crash, and have to be kept until then.
+    /// Returns the place up to which a partition's runs have the log. The entries after it are
+    /// applied again after a crash, and must be kept until then.
     pub fn applied_in_runs(&self, id: PartitionId) -> Result<AppliedPlace, LiveError> {
         let shared = self.shared();
         let manifest = shared.structure.lock();
@@ -80,12 +80,12 @@ impl LiveTable {
         applied.ok_or_else(|| shared.entry_error(id, EntryError::NotReplicated))
     }
 
-    /// A handle for the proposal of that number, counted from 0, of a decided entry. The
-    /// partition's time is the entry's stamp from here on. Proposals are applied in their order,
-    /// those of an entry and then those of the next; others are refused: [`LiveError::Entry`].
-    /// After [`EntryWrite::finish`] comes the next one.
+    /// Returns a handle for the proposal of that number, counted from 0, of a decided entry. From
+    /// then on the partition's time is the entry's stamp. Proposals are applied in order: those of
+    /// an entry, then those of the next. Others are refused: [`LiveError::Entry`]. After
+    /// [`EntryWrite::finish`] the next one follows.
     ///
-    /// A write of the handle that fails has not applied the proposal, and may be tried again.
+    /// If a write of the handle fails, the proposal is not applied, and may be tried again.
     pub fn entry(
         &self,
         id: PartitionId,
@@ -102,7 +102,7 @@ impl LiveTable {
         Ok(EntryWrite { table, id })
     }
 
-    /// Applies an entry without operations: a leader's first, a change of members, or one that
+    /// Applies an entry without operations: a leader's first, a change of members, or an entry that
     /// moves the partition's time.
     pub fn pass(&self, id: PartitionId, entry: &DecidedEntry) -> Result<(), LiveError> {
         let shared = self.shared();
@@ -118,40 +118,41 @@ impl LiveTable {
         shared.move_unwritten(shared.slot_of(id)?, id, entry, 0)
     }
 
-    /// Of a handle of a proposal: whether a key lies in the partition that it writes to.
+    /// For a handle of a proposal: returns whether a key is in the partition that it writes to.
     pub fn is_of_entry(&self, key: &[u8]) -> bool {
         let (shared, bound) = (self.shared(), self.bound());
         let place = shared.parts.place_of(shared.shape.place(key).hash, key);
         bound.is_some_and(|bound| place == Some(bound.slot))
     }
 
-    /// Of a handle of a proposal: the bounds of the partition that it writes to.
+    /// For a handle of a proposal: returns the bounds of the partition that it writes to.
     pub fn entry_bounds(&self) -> Option<Bounds> {
         let id = self.shared().parts.id_at(self.bound()?.slot);
         let mut ranges = self.partitions().into_iter();
         Some(ranges.find(|range| range.id == id)?.bounds)
     }
 
-    /// The time of a key's partition, in milliseconds since 1970-01-01 UTC: by that it is judged
-    /// what has expired. Where the table is not replicated it is the machine's.
+    /// Returns the time of a key's partition, in milliseconds since 1970-01-01 UTC. It decides
+    /// which records have expired. If the table is not replicated, it is the machine's time.
     pub fn time_of(&self, key: &[u8]) -> Result<u64, LiveError> {
         self.shared().time_of(key)
     }
 
-    /// The value of a key and when it expires, `u64::MAX` being never; `None` where there is none.
-    /// Without `wait` the device is not waited for, and the outer `None` says that it had to be.
+    /// Returns the value of a key and when it expires, `u64::MAX` being never; `None` if there is
+    /// none. Without `wait` it does not wait for the device, and returns an outer `None` if it
+    /// would have to.
     pub fn stored(&self, key: &[u8], wait: bool) -> Result<Option<Option<Stored>>, LiveError> {
         self.shared().stored(key, wait)
     }
 
-    /// Whether a key is there by its partition's time and has expired at `now_ms`: an answer would
-    /// be another one if that were the partition's time. Waits for the device when it must.
+    /// Returns whether a key exists by its partition's time and has expired at `now_ms`, so that
+    /// the answer would change with that time. Waits for the device when it must.
     pub fn would_expire(&self, key: &[u8], now_ms: u64) -> Result<bool, LiveError> {
         let expires_ms = self.expires_ms(key)?;
         Ok(expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms))
     }
 
-    /// [`LiveTable::would_expire`] from a thread that must not wait: `None` where it would have to.
+    /// [`LiveTable::would_expire`] from a thread that must not wait: `None` if it would have to.
     pub fn try_would_expire(&self, key: &[u8], now_ms: u64) -> Result<Option<bool>, LiveError> {
         let expires_ms = self.try_expires_ms(key)?;
         Ok(expires_ms.map(|found| found.is_some_and(|expires_ms| expires_ms <= now_ms)))
@@ -159,7 +160,7 @@ impl LiveTable {
 }
 
 impl LiveShared {
-    /// Moves the partition's time to an entry's stamp, if the proposal comes next.
+    /// Moves the partition's time to an entry's stamp, if the proposal is the next one.
     fn begin_entry(
         &self,
         id: PartitionId,
@@ -184,7 +185,7 @@ impl LiveShared {
         Ok(slot)
     }
 
-    /// Where a partition is once an entry without operations, which comes next, is applied.
+    /// Returns a partition's place after an entry without operations, if the entry is the next one.
     pub fn place_behind(
         &self,
         id: PartitionId,
@@ -214,7 +215,7 @@ impl LiveShared {
         }
     }
 
-    /// Moves a partition's place where nothing was written.
+    /// Moves a partition's place without a write.
     fn move_unwritten(
         &self,
         slot: usize,
@@ -250,7 +251,7 @@ impl LiveShared {
         }
     }
 
-    /// Refuses what is written to a replicated table beside the logs of its groups.
+    /// Refuses a write to a replicated table that is not an entry of its groups' logs.
     pub fn refuse_replicated(&self, what: &str) -> Result<(), LiveError> {
         match self.options.replication {
             None => Ok(()),
@@ -261,8 +262,8 @@ impl LiveShared {
         }
     }
 
-    /// Whether a write that came to this locked partition may be done: by whoever is bound to the
-    /// proposal that comes next, where the table is replicated, and by anybody else where not.
+    /// Returns whether a write may proceed in this locked partition. In a replicated table only the
+    /// writer that is bound to the next proposal may write. Otherwise any writer may.
     #[inline]
     pub fn admit(
         &self,
@@ -276,7 +277,7 @@ impl LiveShared {
         }
     }
 
-    /// Apart, so that it takes no registers from those who have no replicas.
+    /// A separate function, so that it takes no registers from tables without replicas.
     #[inline(never)]
     fn admit_to_replica(
         &self,
@@ -321,7 +322,7 @@ fn out_of_order(entry: &DecidedEntry, number: u32, applied: &AppliedPlace) -> En
 }
 
 impl BoundEntry {
-    /// Whether the state at a place is that just behind the proposal.
+    /// Returns whether the state at a place is the one right after the proposal.
     fn is_last_in(&self, applied: &AppliedPlace) -> bool {
         let index = self.entry.place.index;
         let behind = match self.number + 1 < self.entry.proposals {
@@ -341,7 +342,8 @@ impl LivePart {
         }
     }
 
-    /// Moves the place along with a write. REQUIRES: it was admitted under this hold of the lock.
+    /// Moves the place along with a write. REQUIRES: the write was admitted while this lock was
+    /// held.
     #[inline]
     pub fn wrote(&mut self, bound: Option<&BoundEntry>) {
         if let Some(bound) = bound {

@@ -1,9 +1,9 @@
-//! A load that is a decided entry: runs that take their place in a partition as a write would.
+//! Applies a load that is a decided entry: its runs join a partition in the order of writes.
 //!
-//! Nobody but whoever applies the partition's entries writes to it, so that nothing comes in
-//! between: what was applied before is written to runs, and one replacement of the manifest names
-//! the new runs along with the place behind the entry. After a crash the load is in with its
-//! place, or the entry is applied again.
+//! Only the thread that applies the partition's entries writes to it, so nothing is written in
+//! between. Earlier entries are first written to runs. Then one replacement of the manifest names
+//! the new runs and the place after the entry. After a crash either the manifest has both, or the
+//! entry is applied again.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::name::RunId;
 use crate::partition::PartitionId;
 
 impl LiveTable {
-    /// Applies a proposal that adds the runs of a load, with ids of here ([`LiveTable::new_run`]),
-    /// to its partition: what was applied before is older. `load` is the load's number; a load that
-    /// was added already, or an older one, adds nothing, and its files go. Proposals come in their
-    /// order, as with [`LiveTable::entry`].
+    /// Applies a proposal that adds the runs of a load to its partition. The runs have ids of this
+    /// table ([`LiveTable::new_run`]). Everything applied before is older. `load` is the load's
+    /// number: a load that was added already, or an older one, adds nothing, and its files are
+    /// removed. Proposals must be applied in order, as with [`LiveTable::entry`].
     ///
-    /// After an error the proposal is not applied. The runs' files are removed then, but for an
-    /// error that [may pass](LiveError::may_pass): the same may be tried again.
+    /// After an error the proposal is not applied. The runs' files are removed then, except after
+    /// an error that [may pass](LiveError::may_pass): the caller may try the same again.
     pub fn apply_load(
         &self,
         id: PartitionId,

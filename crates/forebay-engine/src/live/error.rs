@@ -1,4 +1,4 @@
-//! What can go wrong with a live table.
+//! The errors of live tables.
 
 use forebay_io::may_pass;
 use forebay_run::RunError;
@@ -11,8 +11,8 @@ use crate::live::log::LogError;
 use crate::name::TableName;
 use crate::partition::PartitionId;
 
-/// A failed operation on a live table. A refused write has changed nothing; see
-/// [`LiveError::is_final`] for those that say how it goes on.
+/// An error of an operation on a live table. A refused write has changed nothing. After an error
+/// that [`LiveError::is_final`] accepts, the table takes no writes until it is reopened.
 #[derive(Debug, Error)]
 pub enum LiveError {
     #[error("table {table} exists already; drop it first, or give another name")]
@@ -60,7 +60,8 @@ pub enum LiveError {
         first: String,
         second: String,
     },
-    /// Whether the key is there is not known here, and it takes no writes.
+    /// This table does not have the key's partition, so it cannot tell whether the key exists, and
+    /// takes no writes of it.
     #[error("table {table}: the partition of key {key} is not open here; ask where it is")]
     NotHere { table: TableName, key: String },
     #[error("table {table}: {problem}")]
@@ -82,13 +83,13 @@ pub enum LiveError {
          create a table of the order \"ordered\""
     )]
     NoKeyOrder { table: TableName },
-    /// The table takes no writes until it is opened anew; reads go on.
+    /// The table takes no writes until it is reopened. Reads continue.
     #[error(
         "table {table} takes no more writes: {why}. What the device holds is not known for sure: \
          check the device, then restart; what was acknowledged is read back from the log"
     )]
     Failed { table: TableName, why: String },
-    /// Writes go on once runs can be written.
+    /// Writes continue once runs can be written.
     #[error(
         "table {table} has no memory left for writes, as no runs can be written: {why}. See to that, \
          and writes go on by themselves"
@@ -112,8 +113,8 @@ pub enum LiveError {
 }
 
 impl LiveError {
-    /// Whether the table takes no write from now on, whatever is freed or repaired, until it is
-    /// opened anew.
+    /// Returns whether the table takes no writes until it is reopened, whatever is freed or
+    /// repaired.
     pub fn is_final(&self) -> bool {
         use LogError::Closed;
         match self {
@@ -123,7 +124,8 @@ impl LiveError {
         }
     }
 
-    /// Whether the same may succeed later: what is missing is room, a thread, or open files.
+    /// Returns whether the same operation may succeed later: room, a thread, or open files are
+    /// missing.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Run {
@@ -136,14 +138,14 @@ impl LiveError {
         }
     }
 
-    /// Whether a run's file, or the device under it, no longer gives what was written. Another
-    /// replica may.
+    /// Returns whether a run's file, or the device under it, no longer gives what was written.
+    /// Another replica may.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Run { source, .. } if source.is_damage())
     }
 
-    /// Whether it is of this machine, so that another replica may not meet it: not of what was
-    /// asked for, or of what is stored.
+    /// Returns whether the error is of this machine, so that another replica may not have it.
+    /// Errors of the request or of the stored data are not.
     pub fn is_of_this_machine(&self) -> bool {
         match self {
             Self::Failed { .. }

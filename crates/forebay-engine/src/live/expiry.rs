@@ -1,34 +1,35 @@
-//! Tables whose records expire.
+//! The expiry of records.
 //!
-//! An operation carries the moment at which what it leaves expires: its own, or in a table that has
-//! a lifetime, that long after it was written (`forebay_run::times`). `settle` has what that asks
-//! of writes.
+//! An operation carries the moment at which its result expires. It is given with the operation, or,
+//! in a table with a TTL, is that long after the write (`forebay_run::times`). The module `settle`
+//! has the rules for writes.
 
 use std::fmt;
 
 use forebay_run::operation::Operation;
 use serde::{Deserialize, Serialize};
 
-/// Whether the records of a table can expire.
+/// Whether the records of a table can expire, and when.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expiry {
-    /// They last until they are deleted.
+    /// Records last until they are deleted.
     #[default]
     Never,
-    /// Those that are written with a moment at which they expire.
+    /// Only records that are written with a moment of expiry expire.
     PerRecord,
-    /// So many milliseconds after they were last written, unless written with another moment.
+    /// This many milliseconds after a record was last written, unless it was written with another
+    /// moment.
     AfterMs(u64),
 }
 
-/// When an operation was written that makes something of what it meets; 0 where it does not say.
+/// Returns when an operation that combines with an older value was written; 0 if it does not say.
 #[inline]
 pub(crate) fn delta_written_ms(operation: Operation<'_>) -> Option<u64> {
     (!operation.is_final()).then(|| operation.times().written_ms)
 }
 
-/// The earliest of some moments, if there is one.
+/// Returns the earliest of some moments, if there is one.
 #[inline]
 pub(crate) fn earliest(moments: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
     moments.into_iter().flatten().min()
@@ -44,7 +45,7 @@ impl fmt::Display for Expiry {
     }
 }
 
-/// What a key holds.
+/// The stored value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     pub value: Vec<u8>,

@@ -1,18 +1,18 @@
-//! From memory to the disk.
+//! Flushes memory to the disk.
 //!
 //! A *generation* is what was written between two freezes: a part of each partition's memory and
-//! one segment of the log. It is written in four steps, each of which a crash may follow:
+//! one segment of the log. It is flushed in four steps, and a crash may follow each:
 //!
 //! 1. [`LiveShared::freeze`] lets a new generation, and a new segment, take the writes.
 //! 2. [`LiveShared::flush_oldest`] writes a run for each partition that has records, and syncs
 //!    them.
-//! 3. The manifest is replaced by one that names the new runs and the new first segment: from here
-//!    on they count, before they are debris that the next opening removes.
-//! 4. Readers are given the runs in place of the memory; the old segment is removed.
+//! 3. The manifest is replaced by one that names the new runs and the new first segment. From here
+//!    on the runs count. Before, they are garbage that the next opening removes.
+//! 4. Readers get the runs in place of the memory. The old segment is removed.
 //!
 //! In a replicated table a generation also has the place of each partition's state in its group's
-//! log, which the manifest names along with the runs. One without memory is written, too: where
-//! places have moved, when a flush is asked for, and else when they have moved by much.
+//! log. The manifest names it along with the runs. A generation without memory is flushed, too, if
+//! places have moved: whenever a flush is requested, and otherwise when they have moved far.
 
 use std::collections::HashSet;
 use std::io;
@@ -45,35 +45,35 @@ use crate::live::shape::PartTime;
 use crate::live::shared::{Frozen, LiveShared};
 use crate::name::RunId;
 
-/// So many files stay for merges, which are to make them fewer, for the manifest, and for whoever
-/// asks how the table does; and so many a table for segments of the log.
+/// This many files stay free for merges, which reduce their number, for the manifest, and for
+/// statistics. Each table also needs some for segments of the log.
 const SPARE_FILES: u64 = 12;
 const SPARE_FILES_A_TABLE: u64 = 2;
-/// How often it is tried whether a directory can be opened again.
+/// The interval of retries to open a directory.
 const OPEN_RETRY: Duration = Duration::from_millis(100);
 
 impl LiveShared {
-    /// Writes everything that is in memory now, and waits until it is on the disk. Of a replicated
-    /// table the manifest names the places of now then, or later ones.
+    /// Flushes everything that is in memory now, and waits until it is on the disk. Of a replicated
+    /// table the manifest then has the current places, or later ones.
     pub fn flush(&self) -> Result<(), LiveError> {
         self.flush_frozen(|shared| shared.freeze_moved(None, 1))
     }
 
-    /// The same of the partitions at these places. The log of a table that has one is common to all
-    /// partitions, so there all of them are written.
+    /// Like `flush`, for the partitions at these places. The log of a table that has one is shared
+    /// by all partitions, so all of them are flushed then.
     pub fn flush_of(&self, places: &[usize]) -> Result<(), LiveError> {
         let only = self.options.replication.is_some().then_some(places);
         self.flush_frozen(|shared| shared.freeze_moved(only, 1))
     }
 
-    /// Waits until a generation, and those before it, are written.
+    /// Waits until a generation, and those before it, are flushed.
     fn flush_frozen(&self, freeze: impl FnOnce(&Self) -> u64) -> Result<(), LiveError> {
         let failures = self.progress.lock().flushes.failures;
         let number = freeze(self);
         if self.budget().is_by_hand() {
             return self.flush_by_hand(number);
         }
-        // After a failure the next try would come later.
+        // Without this, the next try after a failure would come later.
         self.notify(|progress| progress.asked += 1);
         let mut progress = self.progress.lock();
         while progress.flushed < number {
@@ -88,14 +88,14 @@ impl LiveShared {
             }
             let idle = self.changed.wait_for(&mut progress, RETRY).timed_out();
             if idle {
-                // A thread that could not be started may be by now.
+                // A thread that could not be started earlier may start now.
                 MutexGuard::unlocked(&mut progress, || self.start_workers());
             }
         }
         Ok(())
     }
 
-    /// Writes the oldest frozen generation; returns its number. For one thread at a time.
+    /// Flushes the oldest frozen generation; returns its number. One thread at a time may call it.
     pub fn flush_oldest(&self) -> Result<Option<u64>, LiveError> {
         let Some(frozen) = self.frozen.lock().front().cloned() else {
             return Ok(None);
@@ -127,7 +127,7 @@ impl LiveShared {
         Ok(Some(frozen.number))
     }
 
-    /// Refuses a flush after which nothing more could be opened: each run takes a file.
+    /// Refuses a flush that would use up the open files: each run takes one.
     fn promise_files(&self) -> Result<FilePromise<'_>, LiveError> {
         let dir = &self.files.dir;
         let frozen = |view: &PartView| view.frozen.first().is_some_and(|minis| !minis.is_empty());
@@ -148,7 +148,7 @@ impl LiveShared {
     ) -> Result<(), LiveError> {
         for (place, part) in self.parts.iter().enumerate() {
             let applied = frozen.applied_at(place);
-            // What is applied again after a crash is judged by times from there on.
+            // Entries that are applied again after a crash are judged by times from there on.
             let time = applied.map_or(PartTime::CLOCK, |at| PartTime::stamp(at.stamp_ms));
             let now_ms = self.shape.now_ms(time);
             let (view, buffered) = {
@@ -201,7 +201,7 @@ impl LiveShared {
         next.log_from = next.log_from.max(frozen.log_from);
         for (place, run) in written.iter().enumerate() {
             let Some(run) = run else { continue };
-            // A partition is released when nothing of it waits to be written.
+            // A partition is released only when none of its memory waits to be flushed.
             let runs = next.runs_of(self.parts.id_at(place));
             let runs = runs.ok_or_else(|| self.no_partition(self.parts.id_at(place)))?;
             runs.push(run.reference.clone());
@@ -209,7 +209,7 @@ impl LiveShared {
         self.raise_places(&mut next, frozen);
         self.replace_manifest(&next)?;
         *manifest = next;
-        // A partition that was taken in meanwhile counts this generation, too.
+        // A partition that was adopted meanwhile counts this generation, too.
         for (place, part) in self.parts.iter().enumerate() {
             let new = written.get(place).and_then(Option::as_ref);
             let mut part = part.lock();
@@ -238,7 +238,8 @@ impl LiveShared {
         Ok(())
     }
 
-    /// A partition that was given up since, and may be back at another place, is left out.
+    /// Records the places of the flushed partitions. A partition that was released since, and may
+    /// be back at another place, is left out.
     fn raise_places(&self, next: &mut LiveManifest, frozen: &Frozen) {
         for (place, applied) in frozen.applied.iter().enumerate() {
             let Some(applied) = applied else { continue };
@@ -254,9 +255,9 @@ impl LiveShared {
         }
     }
 
-    /// Writes the merged records of some cursors, oldest first, into a run. `None` when nothing
-    /// remains, and nothing older is to be removed. `pace` is told every so many bytes how many
-    /// were written, and may end it all.
+    /// Merges the records of some cursors, oldest first, into a run. Returns `None` when no record
+    /// remains, and nothing older is to be removed. `pace` is called every so many bytes with the
+    /// number written, and may end the merge.
     pub fn write_run(
         &self,
         cursors: Vec<SourceCursor>,
@@ -306,7 +307,7 @@ impl LiveShared {
         Ok(Some(run))
     }
 
-    /// `needed`: a run without records is one, too.
+    /// Writes merged records to a run. `needed`: the run is kept even without records.
     fn write_records(
         &self,
         mut writer: RunWriter,
@@ -340,7 +341,7 @@ impl LiveShared {
         let options = RunOptions::new(self.shape.order, self.options.compression, prefix);
         let record_bytes = output.bytes / output.records.max(1);
         let filter_bytes = output.records * forebay_run::filter::BITS_PER_KEY / 8;
-        // The oldest run is where a look-up mostly ends: its filter would tell of absent keys only.
+        // Look-ups mostly end in the oldest run, so its filter would only help with absent keys.
         let share = if output.settled_ms.is_some() { 4 } else { 1 };
         let filtered = filter_bytes <= self.budget().run_room() as u64 / share;
         RunOptions {
@@ -356,8 +357,8 @@ impl LiveShared {
         RunId::plain(format!("{:016x}", self.store.random().next_u64()))
     }
 
-    /// Writes the manifest. After an error the old one is in place, or nobody knows and the table
-    /// has failed. REQUIRES the structure's lock.
+    /// Writes the manifest. After an error the old one is in place, or the state is unknown and the
+    /// table has failed. REQUIRES the structure's lock.
     pub fn replace_manifest(&self, next: &LiveManifest) -> Result<(), LiveError> {
         debug_assert!(
             self.structure.is_locked(),
@@ -379,14 +380,14 @@ impl LiveShared {
         let runs = self.files.runs();
         self.disk().sync_dir(&runs).at("sync", &runs)?;
         let error = match put_file(&**self.disk(), &path, &bytes) {
-            // To put it in place opens none: the old one is there.
+            // Putting it in place opens no file, so the old one is still there.
             Err(error) if is_out_of_files(&error) => return Err(error).at("write", &path)?,
             put => match put.and_then(|()| self.sync_manifest()) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             },
         };
-        // What cannot be read may be the new one.
+        // A file that cannot be read may be the new one.
         if self.disk().read(&path).map_or(true, |found| found == bytes) {
             self.fail(&format!(
                 "could not make sure of {}: {error}",
@@ -396,8 +397,8 @@ impl LiveShared {
         Err(error).at("write", &path).map_err(LiveError::from)
     }
 
-    /// Makes the manifest's name durable, which readers see already. A directory has to be opened
-    /// for that, so it waits until one can be.
+    /// Makes the manifest's name, which readers already see, durable. This opens a directory, so it
+    /// waits until one can be opened.
     fn sync_manifest(&self) -> io::Result<()> {
         loop {
             match self.disk().sync_dir(&self.files.dir) {
@@ -409,7 +410,7 @@ impl LiveShared {
         }
     }
 
-    /// Removes runs that came to nothing. They stay when the table has failed: the manifest on the
+    /// Removes runs that were not added. They stay if the table has failed: the manifest on the
     /// disk may name them.
     pub fn remove_runs_unless_named<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
         if self.progress.lock().failed.is_none() {
@@ -417,8 +418,8 @@ impl LiveShared {
         }
     }
 
-    /// Removes runs that the table is done with, but for those that a partition still names, as it
-    /// shared them, or a copy has: who drops that removes them.
+    /// Removes runs that the table no longer needs. A run stays if another partition shares it, or
+    /// if a copy holds it: the last user removes it.
     pub fn remove_unnamed<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
         let manifest = self.structure.lock();
         let copied = self.copied.lock();
@@ -428,8 +429,8 @@ impl LiveShared {
         unnamed.into_iter().for_each(|id| self.remove_run(id));
     }
 
-    /// Removes a run that no manifest names. Who reads it reads on; what cannot be removed is
-    /// removed when the table is opened next.
+    /// Removes a run that no manifest names. Its readers continue to read it. If it cannot be
+    /// removed, the next opening of the table removes it.
     pub fn remove_run(&self, id: &RunId) {
         for path in [self.files.run(id), self.files.extent(id)] {
             if let Err(error) = remove_if_there(&**self.disk(), &path) {
@@ -438,7 +439,7 @@ impl LiveShared {
         }
     }
 
-    /// Keeps count of what readers have to look through.
+    /// Counts the runs that readers have to search.
     pub fn count_runs(&self, manifest: &LiveManifest) {
         let runs = manifest.partitions.iter();
         let most = runs.map(|partition| partition.runs.len()).max();
@@ -456,20 +457,20 @@ impl LiveShared {
     }
 }
 
-/// What is known of a run before it is written.
+/// The facts about a run that are known before it is written.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub level: u32,
-    /// At most so many records, of so many bytes.
+    /// An upper bound of its records, which have at most `bytes` bytes.
     pub records: u64,
     pub bytes: u64,
-    /// No key is longer.
+    /// The length of the longest key, at most.
     pub longest_key: usize,
-    /// Nothing of its keys is older: deletes are dropped, and so is what had expired by this
-    /// moment; what is left is values.
+    /// If set, no older source has its keys: deletes and records that had expired by this moment
+    /// are dropped, and only values remain.
     pub settled_ms: Option<u64>,
     /// See [`LiveRunRef`]; of the records before they are settled.
     pub deltas_since_ms: Option<u64>,
-    /// See [`LiveRunRef`]: nothing where there is nothing older.
+    /// See [`LiveRunRef`]. Empty if nothing is older.
     pub removed: RemovedRanges,
 }

@@ -1,10 +1,9 @@
-//! Ending a generation: what was written waits to be written to runs, and a new generation takes
-//! the writes.
+//! Ends a generation: its memory waits to be flushed, and a new generation takes the writes.
 //!
 //! All partitions end it together, as they share the segments of the log. Partitions of a
-//! replicated table have logs of their own, so one can end it alone: where it is cut, copied or
-//! given up, the others go on in memory. They count the generation all the same, as one in which
-//! they have nothing.
+//! replicated table have logs of their own, so a single partition can end it: when it is split,
+//! copied or released, the others keep their memory. They still count the generation, as one in
+//! which they have nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,15 +17,15 @@ use crate::live::part::LivePart;
 use crate::live::shared::{Frozen, LiveShared};
 
 impl LiveShared {
-    /// Ends the generation that takes writes. Returns its number, or that of the last one frozen
+    /// Ends the generation that takes writes. Returns its number, or that of the last frozen one
     /// when there is nothing new.
     pub fn freeze(&self) -> u64 {
         self.freeze_moved(None, MOVED_PROPOSALS)
     }
 
-    /// The same of the partitions at some places, or of all, where those that have moved so far in
-    /// their groups' logs without a write are something new. REQUIRES: the table is replicated, if
-    /// it is not of all.
+    /// Like `freeze`, for the partitions at some places, or for all. A partition that has moved at
+    /// least this far in its group's log without a write counts as new. REQUIRES: the table is
+    /// replicated, unless all are frozen.
     pub fn freeze_moved(&self, only: Option<&[usize]>, least_moved: u64) -> u64 {
         debug_assert!(
             only.is_none() || self.options.replication.is_some(),
@@ -88,7 +87,7 @@ impl LiveShared {
         number
     }
 
-    /// The places of replicated partitions, which a generation takes along.
+    /// Returns the places of replicated partitions, which a generation records.
     fn applied_of(
         &self,
         parts: &mut [MutexGuard<'_, LivePart>],

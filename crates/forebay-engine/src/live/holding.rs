@@ -1,8 +1,8 @@
-//! Which partitions of its table are here: giving one up, and taking one in.
+//! Releases and adopts partitions of a table.
 //!
-//! The log never has records of a partition that is not here, so that reading it back never meets
-//! one: a partition is given up when all that was written to it is in runs, with its writes held
-//! up, and the first segment of the log that is still needed is a later one.
+//! The log never has records of a partition that the table does not hold, so reading it back never
+//! meets one. Before a release, the partition's writes are paused and all of them are flushed to
+//! runs. The first segment of the log that is still needed is then a later one.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl LiveShared {
         taken_in
     }
 
-    /// REQUIRES: the lock `ingesting`, and that its runs are new.
+    /// Adopts a partition. REQUIRES: the lock `ingesting`, and that its runs are new.
     pub fn take_in(&self, partition: PartitionContent) -> Result<(), LiveError> {
         debug_assert!(
             self.ingesting.is_locked(),

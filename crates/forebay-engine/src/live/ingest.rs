@@ -1,9 +1,9 @@
-//! Adding runs that were built elsewhere.
+//! Adds runs that were built elsewhere.
 //!
-//! They take their place in history as a write would: what was written before is older, what is
-//! written after is newer. So memory is flushed first, and then once more with writes to their
-//! partitions held up, if any came in between; then one replacement of the manifest adds the runs
-//! of all partitions, and one moment shows them to readers.
+//! They are ordered like a write: earlier writes are older, later writes are newer. Memory is
+//! flushed first. If more was written meanwhile, it is flushed again with writes to those
+//! partitions paused. Then one replacement of the manifest adds the runs of all partitions, and
+//! readers see all of them at once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,25 +35,25 @@ pub struct IngestRun {
     pub id: RunId,
 }
 
-/// A key that does not lie where it should.
+/// A key outside the bounds of its run's partition.
 #[derive(Debug)]
 struct OutsideKey {
     key: Vec<u8>,
-    /// The partition that it lies in, if one that is here.
+    /// The partition that has the key, if this table holds it.
     lies_in: Option<usize>,
 }
 
 impl LiveShared {
-    /// An id and a path for a run in the making. Each call gives another one; what is never added
-    /// is removed when the table is opened next.
+    /// Returns an id and a path for a new run. Each call returns another one. The next opening of
+    /// the table removes a run that was never added.
     pub fn new_run(&self) -> NewRun {
         let id = self.new_run_id();
         let path = self.files.run(&id);
         NewRun { id, path }
     }
 
-    /// How to write a run of at most so many records for this table, of so many bytes in all and
-    /// short keys.
+    /// Returns the options for a run of this table with at most this many records, of this many
+    /// bytes in all, and short keys.
     pub fn ingest_options(&self, records: u64, bytes: u64) -> RunOptions {
         self.run_options(&Output {
             level: 0,
@@ -71,7 +71,7 @@ impl LiveShared {
         self.ingest_as(runs, None)
     }
 
-    /// The same for the runs of a load, which the manifest then names.
+    /// Like `ingest`, for the runs of a load, which the manifest then names.
     pub fn ingest_load(&self, runs: &[IngestRun], load: &RunId) -> Result<(), LiveError> {
         self.ingest_as(runs, Some(load))
     }
@@ -97,7 +97,7 @@ impl LiveShared {
         added
     }
 
-    /// Refuses a run that is part of the table already, or is given twice: the first merge of one
+    /// Refuses a run that the table already has, or that is given twice: the first merge of one
     /// would remove the file of both.
     pub fn check_new<'a>(
         &self,
@@ -153,7 +153,7 @@ impl LiveShared {
         })
     }
 
-    /// Refuses a run with a key that does not lie in the partition.
+    /// Refuses a run with a key outside the partition.
     pub fn check_bounds(
         &self,
         router: &Router,
@@ -166,7 +166,8 @@ impl LiveShared {
         }
     }
 
-    /// A key of a run that does not lie in the partition. The first and the last key tell of all.
+    /// Returns a key of a run that is outside the partition. Checking the first and the last key is
+    /// enough.
     fn end_outside(
         &self,
         router: &Router,

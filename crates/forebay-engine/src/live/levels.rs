@@ -1,27 +1,28 @@
-//! Merge-based growth: which sorted runs are merged next (the HugeDB paper, section 3).
+//! Merge-based growth: chooses the sorted runs to merge next (the HugeDB paper, section 3).
 //!
-//! Runs are kept oldest first, each with a level. When `factor` runs of a level stand together,
-//! nothing above that level between them, they are merged into one run of the next level. So a
-//! record is written once a level, and there are less than `factor` runs of each. The paper pops
-//! from the top of a stack; here the runs may lie anywhere in the list, as long as they are
-//! neighbours in history.
+//! Runs are kept oldest first, each with a level. When `factor` runs of a level are adjacent, with
+//! no higher level between them, they are merged into one run of the next level. So a record is
+//! written once a level, and each level has fewer than `factor` runs. The paper pops from the top
+//! of a stack. In this code the runs may be anywhere in the list, as long as they are neighbours in
+//! history.
 
 use std::ops::Range;
 
-/// Runs to merge, and the level of what they make.
+/// The runs to merge, and the level of the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MergeTask {
     pub runs: Range<usize>,
     pub level: u32,
 }
 
-/// The merge to do next: of those that are due the one of the lowest level, which is the cheapest.
+/// Returns the next merge: of those that are due, the one of the lowest level, which is the
+/// cheapest.
 pub(crate) fn due(levels: &[u32], factor: usize) -> Option<MergeTask> {
     let greatest = *levels.iter().max()?;
     (0..=greatest).find_map(|level| due_at(levels, level, factor))
 }
 
-/// The first merge that is due at that level.
+/// Returns the first merge that is due at that level.
 pub(crate) fn due_at(levels: &[u32], level: u32, factor: usize) -> Option<MergeTask> {
     let mut first = 0;
     let mut count = 0;
@@ -50,8 +51,8 @@ pub(crate) fn due_at(levels: &[u32], level: u32, factor: usize) -> Option<MergeT
     None
 }
 
-/// The level of a run that came from elsewhere: the one at which runs have about its size, when
-/// those of level 0 have `level_0_bytes`.
+/// Returns the level of a run that was built elsewhere: the one at which runs have about its size,
+/// when those of level 0 have `level_0_bytes`.
 pub(crate) fn level_of(bytes: u64, level_0_bytes: u64, factor: u64) -> u32 {
     (bytes / level_0_bytes.max(1)).max(1).ilog(factor.max(2))
 }

@@ -1,8 +1,8 @@
-//! What a live table consists of on the disk.
+//! The manifest of a live table: its content on the disk.
 //!
 //! One sealed document names every run of every partition, oldest first, and the first segment of
 //! the log that is still needed. It is replaced as a whole, so that runs of all partitions change
-//! together, and along with the log.
+//! together with the log.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,40 +17,41 @@ use crate::partition::{Bounds, FIRST_EPOCH, PartitionId, PartitionRange, check_a
 use crate::seal::{DocumentError, Unsealed, Upgrade, seal, unseal_upgrading};
 use crate::upgrade::{name_live_partitions, number_live_partitions};
 
-/// The format number of live manifests that this program writes. It reads those before, too.
+/// The format number of live manifests that this program writes. It reads earlier ones, too.
 pub const LIVE_MANIFEST_FORMAT: u64 = 3;
 const UPGRADES: [Upgrade; 2] = [name_live_partitions, number_live_partitions];
 
-/// See the module's text.
+/// The list of a live table's partitions and runs, with its options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LiveManifest {
     forebay_live: u64,
     pub table: TableName,
-    /// Drawn when the table was made: tells its log from that of another table of the same name.
+    /// Drawn when the table was made. It distinguishes its log from that of another table of the
+    /// same name.
     pub table_id: u64,
     /// When the table was made, in milliseconds since 1970-01-01 UTC.
     pub created_unix_ms: u64,
     pub options: LiveOptions,
     /// Segments of the log below this number are in the runs.
     pub log_from: u64,
-    /// The load that was added last: whoever takes loads asks whether one is in already.
+    /// The load that was added last. It shows whether a load that is being taken was added already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_load: Option<RunId>,
-    /// Those that were here and were given up. Their ids stand for them for good: one comes back as
-    /// itself, not older than it was, and no other gets its id.
+    /// Partitions that the table held and released. Their ids are reserved: such a partition may
+    /// come back, not older than it was, and no other one gets its id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<GonePartition>,
-    /// Those that are here, in the table's order.
+    /// The partitions that the table holds, in the table's order.
     pub partitions: Vec<LivePartition>,
 }
 
-/// A partition that was here.
+/// A partition that the table held before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GonePartition {
     pub id: PartitionId,
-    /// That in which it was given up.
+    /// The epoch in which it was released.
     pub epoch: u64,
 }
 
@@ -75,14 +76,14 @@ pub(crate) struct LiveRunRef {
     pub id: RunId,
     /// How many times its records were merged: see `levels`.
     pub level: u32,
-    /// When the earliest of its deltas was written, if it has some; 0 where nobody knows. See
+    /// When the earliest of its deltas was written, if it has some; 0 if unknown. See
     /// [`LiveShared::droppable_ms`](crate::live::shared::LiveShared::droppable_ms).
     pub deltas_since_ms: Option<u64>,
-    /// Where its file has records of other partitions as well: what of it is the partition's, and
-    /// that is its bounds. What `summary` counts are all records of the file then.
+    /// The partition's part of the file, if the file has records of other partitions as well: the
+    /// partition's bounds. `summary` then counts all records of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Bounds>,
-    /// What of older runs of the partition is deleted.
+    /// The deleted ranges of older runs of the partition.
     #[serde(default, skip_serializing_if = "RemovedRanges::is_empty")]
     pub removed: RemovedRanges,
     pub summary: RunSummary,
@@ -111,7 +112,7 @@ impl LiveManifest {
         }
     }
 
-    /// The same table, of which nothing is in a log.
+    /// Returns the same table, with nothing in a log.
     pub fn without_log(&self) -> Self {
         Self {
             log_from: 0,
@@ -124,8 +125,8 @@ impl LiveManifest {
         seal(self).map(|(bytes, _)| bytes)
     }
 
-    /// Reads a manifest file's bytes, of this format or of one before, and checks them. The number
-    /// returned with it is the format that they are of.
+    /// Reads and checks a manifest file's bytes, of this format or of an earlier one. Also returns
+    /// the number of their format.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u64), DocumentError> {
         let field = "forebay_live";
         let unsealed: Unsealed<Self> =
@@ -137,8 +138,8 @@ impl LiveManifest {
         Ok((manifest, unsealed.format))
     }
 
-    /// Whether the partitions lie apart, each id stands for one, and no record of a run is that of
-    /// two; the text says what is wrong.
+    /// Checks that the partitions are disjoint, that each id is unique, and that no record of a run
+    /// belongs to two of them. The text says what is wrong.
     pub fn check_partitions(&self) -> Result<(), String> {
         self.check_runs()?;
         self.check_applied()?;
@@ -155,7 +156,7 @@ impl LiveManifest {
         }
     }
 
-    /// Each says what of a log it has, or none does.
+    /// Checks that either each partition has a place in a log, or none has.
     fn check_applied(&self) -> Result<(), String> {
         let is_replicated = self.options.replication.is_some();
         let mut partitions = self.partitions.iter();
@@ -173,7 +174,7 @@ impl LiveManifest {
         }
     }
 
-    /// Takes note of what a partition's runs hold, if that is more than they did.
+    /// Raises the place of a partition's runs, if it is later than before.
     pub fn raise(&mut self, id: PartitionId, applied: &AppliedPlace) {
         let mut partitions = self.partitions.iter_mut();
         let found = partitions.find(|partition| partition.id == id);
@@ -189,7 +190,7 @@ impl LiveManifest {
         }
     }
 
-    /// What of its log the runs of a partition hold.
+    /// Returns the place in its log up to which the runs of a partition have it.
     pub fn applied(&self, id: PartitionId) -> Option<&AppliedPlace> {
         let mut partitions = self.partitions.iter();
         partitions
@@ -198,7 +199,7 @@ impl LiveManifest {
             .as_ref()
     }
 
-    /// Partitions that share a run see each what lies in its bounds, and those lie apart.
+    /// Checks that partitions that share a run see disjoint parts of it, each within its bounds.
     fn check_runs(&self) -> Result<(), String> {
         let mut named: HashMap<&RunId, (PartitionId, bool)> = HashMap::new();
         for partition in &self.partitions {
@@ -221,7 +222,8 @@ impl LiveManifest {
         Ok(())
     }
 
-    /// Takes a partition out of the list, and keeps its id for it; `None` where it is not here.
+    /// Takes a partition out of the list, and reserves its id; `None` if the table does not hold
+    /// it.
     pub fn give_up(&mut self, id: PartitionId) -> Option<LivePartition> {
         let place = self.partitions.iter().position(|part| part.id == id)?;
         let partition = self.partitions.remove(place);
@@ -230,8 +232,8 @@ impl LiveManifest {
         Some(partition)
     }
 
-    /// Puts a partition into the list. The text says why it cannot be taken in; then this manifest
-    /// is of no use any more.
+    /// Puts a partition into the list. The text says why it cannot be adopted; this manifest is
+    /// unusable then.
     pub fn take_in(&mut self, partition: LivePartition) -> Result<(), String> {
         if let Some(place) = self.gone.iter().position(|gone| gone.id == partition.id) {
             let gone = self.gone.remove(place);
@@ -248,17 +250,17 @@ impl LiveManifest {
         self.check_partitions()
     }
 
-    /// Whether this partition is here.
+    /// Returns whether the table holds this partition.
     pub fn has(&self, id: PartitionId) -> bool {
         self.partitions.iter().any(|partition| partition.id == id)
     }
 
-    /// The ids and bounds of the partitions.
+    /// Returns the ids and bounds of the partitions.
     pub fn ranges(&self) -> Vec<PartitionRange> {
         self.partitions.iter().map(LivePartition::range).collect()
     }
 
-    /// The runs of a partition that is here.
+    /// Returns the runs of a partition that the table holds.
     pub fn runs_of(&mut self, id: PartitionId) -> Option<&mut Vec<LiveRunRef>> {
         let found = self
             .partitions
@@ -267,30 +269,30 @@ impl LiveManifest {
         found.map(|partition| &mut partition.runs)
     }
 
-    /// All runs, one that partitions share once.
+    /// Returns all runs; a run that partitions share only once.
     pub fn files(&self) -> impl Iterator<Item = &LiveRunRef> {
         let mut seen = HashSet::new();
         self.runs().filter(move |run| seen.insert(&run.id))
     }
 
-    /// Of how many runs a partition sees a part.
+    /// Returns the number of runs of which a partition sees a part.
     pub fn cut_runs(&self) -> usize {
         self.files().filter(|run| run.range.is_some()).count()
     }
 
-    /// Whether a partition names the run.
+    /// Returns whether a partition names the run.
     pub fn names(&self, run: &RunId) -> bool {
         self.runs().any(|named| named.id == *run)
     }
 
-    /// The runs of all partitions, one after the other.
+    /// Returns the runs of all partitions, one partition after the other.
     pub fn runs(&self) -> impl Iterator<Item = &LiveRunRef> {
         self.partitions.iter().flat_map(|partition| &partition.runs)
     }
 }
 
 impl LiveRunRef {
-    /// The length of its files, that of long values included.
+    /// Returns the length of its files, including that of long values.
     pub fn files_bytes(&self) -> u64 {
         self.summary.file_bytes + self.summary.ext_bytes
     }
@@ -358,7 +360,7 @@ mod tests {
         assert!(!refused(&twice));
         twice.partitions[1].runs.push(run);
         assert!(refused(&twice));
-        // Shared by two that see each its own part of it, and by no other, or twice.
+        // Shared by two partitions with separate parts of it. Then by no other, or twice.
         let mut shared = twice.clone();
         for part in &mut shared.partitions[..2] {
             part.runs[0].range = Some(part.bounds.clone());

@@ -1,8 +1,8 @@
-//! Looking up many keys at once, those of each partition at one moment.
+//! Looks up many keys at once, those of each partition at one moment.
 //!
-//! Keys that have their outcome in memory, or lie in a partition of several runs, are looked up one
-//! by one. The others, and after a compaction that is nearly all, go through their run in step, so
-//! that their waits for memory overlap: see [`forebay_run::batch`].
+//! Keys whose outcome is in memory, or whose partition has several runs, are looked up one by one.
+//! The others, nearly all after a compaction, search their run in step, so that their waits for
+//! memory overlap: see [`forebay_run::batch`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::live::shape::{KeyPlace, PartTime};
 use crate::live::shared::LiveShared;
 use crate::live::traffic::SampledRead;
 
-/// Some keys as they were at one moment, those of one partition together: no write lies between
-/// two of them. Made by [`LiveTable::snapshot_keys`](crate::live::LiveTable::snapshot_keys); it
-/// keeps what it reads, as a [`Snapshot`](crate::live::Snapshot) does.
+/// Some keys at one moment, those of one partition together: no write falls between two of them.
+/// Made by [`LiveTable::snapshot_keys`](crate::live::LiveTable::snapshot_keys). It keeps what it
+/// reads, as a [`Snapshot`](crate::live::Snapshot) does.
 #[derive(Debug)]
 pub struct KeySnapshot<'t, 'k> {
     table: &'t LiveShared,
     routes: Vec<LiveRoute<'k>>,
 }
 
-/// A key on its way.
+/// A key that is being looked up.
 #[derive(Debug)]
 struct LiveRoute<'k> {
     key: &'k [u8],
@@ -38,12 +38,12 @@ struct LiveRoute<'k> {
     newest: Option<CowOperation<'static>>,
     view: Arc<PartView>,
     time: PartTime,
-    /// Its length counts.
+    /// Set if the length of its value is counted.
     sampled: Option<SampledRead>,
 }
 
 impl LiveRoute<'_> {
-    /// The run that alone can say more of the key.
+    /// Returns the only run that must be searched for the key.
     fn only_run(&self) -> Option<&Arc<LiveRun>> {
         let view = &self.view;
         let in_memory = !view.minis.is_empty() || !view.frozen.is_empty();
@@ -55,8 +55,8 @@ impl LiveRoute<'_> {
 }
 
 impl KeySnapshot<'_, '_> {
-    /// What the key given at `index` holds, and when that expires. `None` where it is not known
-    /// without waiting for the device, and `wait` is not set.
+    /// Returns the value of the key given at `index`, and when it expires. `None` if that is not
+    /// known without waiting for the device, and `wait` is not set.
     pub fn stored(&self, index: usize, wait: bool) -> Result<Option<Option<Stored>>, LiveError> {
         let route = &self.routes[index];
         let newest = route.newest.clone();
@@ -88,8 +88,8 @@ impl LiveShared {
         Ok(values)
     }
 
-    /// See [`LiveTable::snapshot_keys`](crate::live::LiveTable::snapshot_keys). `None` where it
-    /// would have to wait and may not.
+    /// See [`LiveTable::snapshot_keys`](crate::live::LiveTable::snapshot_keys). `None` if it would
+    /// have to wait and may not.
     pub fn snapshot_keys<'t, 'k>(
         &'t self,
         keys: &[&'k [u8]],
@@ -102,8 +102,8 @@ impl LiveShared {
         }))
     }
 
-    /// The ways of some keys, those of a partition taken under its lock; `None` where it may not
-    /// wait and a partition stays locked.
+    /// Returns the sources of some keys, those of a partition taken under its lock. `None` if it
+    /// may not wait and a partition stays locked.
     fn routes<'k>(
         &self,
         keys: &[&'k [u8]],
@@ -124,7 +124,7 @@ impl LiveShared {
         }
     }
 
-    /// The same of keys with their partitions, their numbers and places, sorted.
+    /// Like `routes`, for keys with their partitions, their numbers and places, sorted.
     fn routes_of<'k>(
         &self,
         keys: &[&'k [u8]],

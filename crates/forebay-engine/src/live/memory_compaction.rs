@@ -1,4 +1,4 @@
-//! Merging runs in memory, so that there are never many to look through.
+//! Merges runs in memory, so that look-ups never have to search many.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,14 +10,14 @@ use crate::live::mini::MiniRun;
 use crate::live::part::merge_minis;
 use crate::live::shared::LiveShared;
 
-/// From so many sorted buffers of a partition on they are merged whether that pays or not: each new
-/// one copies their list. More than a generation of some 80 MiB has.
+/// From this many sorted buffers of a partition on, they are merged whether that pays or not: each
+/// new one copies their list. A generation of some 80 MiB has fewer.
 const MOST_BUFFERS: usize = 1024;
 
 impl LiveShared {
     /// Merges some of the partition's sorted buffers when there are many and it pays: keys repeat,
-    /// or somebody reads. Else all of them are merged when they are flushed, once. Another thread
-    /// may do the same: whose outcome comes first is taken.
+    /// or the table is read. Otherwise all of them are merged once, when they are flushed. If
+    /// another thread does the same, the first outcome is used.
     pub fn compact_memory(&self, partition: usize) -> Result<(), LiveError> {
         let part = self.parts.at(partition).lock();
         let is_read = self.counts.memory_is_read.load(Ordering::Relaxed);
@@ -32,8 +32,8 @@ impl LiveShared {
         }
     }
 
-    /// Merges what snapshots have cut into small buffers: there may be many of those, and somebody
-    /// reads.
+    /// Merges the small buffers that snapshots have sealed. There may be many, and the table is
+    /// read.
     pub fn compact_memory_after_snapshot(&self) {
         for partition in 0..self.parts.places() {
             let view = Arc::clone(&self.parts.at(partition).lock().view);

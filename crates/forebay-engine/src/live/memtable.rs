@@ -1,8 +1,8 @@
 //! The buffer that takes a partition's writes.
 //!
-//! Records are appended as they come; a small hash table finds the one of a key, so that operations
-//! on the same key compose where they meet and a key is in the buffer once. When the buffer is full
-//! it is sorted into a [`MiniRun`]. It is kept small enough to lie in a processor's cache.
+//! Records are appended in the order of writes. A small hash table finds the record of a key.
+//! Operations on the same key are combined, so the buffer has each key only once. A full buffer is
+//! sorted into a [`MiniRun`]. It is kept small enough for a processor's cache.
 
 use forebay_run::operation::Operation;
 use forebay_run::record::encode;
@@ -13,18 +13,18 @@ use crate::live::mini::MiniRun;
 use crate::live::record::{Record, append_raw};
 use crate::live::shape::{KeyPlace, Shape};
 
-/// A buffer is full at so many bytes, or records of 32, whichever comes first.
+/// A buffer is full at this many bytes, or at records of 32 bytes, whichever comes first.
 const MAX_BYTES: usize = 256 << 10;
-/// The same where writers read: keys are found here by one look, and behind it by one a run. More
-/// records would have no number.
+/// The same where writers read: one look-up finds a key in the buffer, while each run costs one
+/// more. More records would exceed the numbers of entries.
 const MAX_READ_BYTES: usize = 1_900_000;
 const MIN_BYTES: usize = 4 << 10;
 const RECORD_BYTES: usize = 32;
-/// Slots of a hash table that begins; it doubles when three quarters are taken.
+/// The slots of a new hash table. It doubles when three quarters are used.
 const FIRST_SLOTS: usize = 256;
-/// The first room for records.
+/// The first capacity for records.
 const FIRST_BYTES: usize = 1 << 10;
-/// What a record has beside its key and its payload, at most.
+/// The bytes of a record besides its key and its payload, at most.
 const RECORD_HEAD_BYTES: usize = 24;
 
 #[derive(Debug, Clone, Copy)]
@@ -36,19 +36,19 @@ struct Entry {
     spread: u32,
 }
 
-/// See the module's text.
+/// A buffer of a partition's newest records, with a hash table of their keys.
 #[derive(Debug)]
 pub(crate) struct Memtable {
-    /// At how many bytes it is full, and would be if writers read.
+    /// The size at which it is full, and the size if writers read.
     full_bytes: usize,
     full_read_bytes: usize,
-    /// How often a writer has looked for a key.
+    /// How often a writer has looked up a key.
     looks: usize,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     /// 0, or the number of an entry plus 1; open addressing, linear probing.
     slots: Vec<u16>,
-    /// How many operations met one of their key here.
+    /// How many operations were combined with another one of their key.
     met: usize,
     /// See [`MiniRun::deltas_since_ms`].
     deltas_since_ms: Option<u64>,
@@ -61,10 +61,10 @@ impl Default for Memtable {
 }
 
 impl Memtable {
-    /// One that is to take about so many bytes at most.
+    /// Creates a buffer that uses at most about this much memory.
     pub fn within(memory_bytes: usize) -> Self {
         Self {
-            // The hash table and the list of entries take as much again with small records.
+            // With small records, the hash table and the list of entries use as much again.
             full_bytes: (memory_bytes / 2).clamp(MIN_BYTES, MAX_BYTES),
             full_read_bytes: (memory_bytes / 2).clamp(MIN_BYTES, MAX_READ_BYTES),
             looks: 0,
@@ -76,7 +76,7 @@ impl Memtable {
         }
     }
 
-    /// An empty one of the same size, which takes no memory yet.
+    /// Returns an empty buffer of the same size, which uses no memory yet.
     pub fn renewed(&self) -> Self {
         Self {
             full_bytes: self.full_bytes,
@@ -93,13 +93,14 @@ impl Memtable {
         self.entries.len() as u64
     }
 
-    /// Takes note that a writer reads.
+    /// Counts a read by a writer.
     #[inline]
     pub fn note_look(&mut self) {
         self.looks += 1;
     }
 
-    /// Whether writers have looked for half of the keys that came, as those of counters do.
+    /// Returns whether writers have looked up at least half of the written keys, as writers of
+    /// counters do.
     fn is_read(&self) -> bool {
         self.looks * 2 >= self.entries.len()
     }
@@ -115,8 +116,8 @@ impl Memtable {
         self.entries.len() >= most_records || self.bytes.len() >= full_bytes
     }
 
-    /// Whether operations meet others of their key often enough that merging buffers makes them
-    /// fewer.
+    /// Returns whether operations meet others of their key often enough that merging buffers saves
+    /// records.
     pub fn is_repetitive(&self) -> bool {
         self.met * 8 >= self.entries.len()
     }
@@ -125,12 +126,12 @@ impl Memtable {
         self.deltas_since_ms
     }
 
-    /// The bytes of the records in it.
+    /// Returns the bytes of its records.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The memory it takes.
+    /// Returns the memory it uses.
     #[inline]
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
@@ -143,7 +144,8 @@ impl Memtable {
         Record::read(&self.bytes, entry.at as usize)
     }
 
-    /// The slot of the key, or the free one where it belongs. REQUIRES: there is a free one.
+    /// Returns the slot of the key, or the free one where it belongs. REQUIRES: there is a free
+    /// one.
     #[inline]
     fn slot_of(&self, place: KeyPlace, key: &[u8]) -> usize {
         let mask = self.slots.len() - 1;
@@ -178,14 +180,14 @@ impl Memtable {
         usize::from(self.slots[self.slot_of(place, key)]).checked_sub(1)
     }
 
-    /// The operation on a key.
+    /// Returns the operation on a key.
     #[inline]
     pub fn get(&self, place: KeyPlace, key: &[u8]) -> Option<Operation<'_>> {
         let entry = self.entry_of(place, key)?;
         self.record(self.entries[entry])?.operation()
     }
 
-    /// Adds an operation, composed with what is there of its key. An error changes nothing.
+    /// Adds an operation, combined with the existing one of its key. An error changes nothing.
     #[inline]
     pub fn add(
         &mut self,
@@ -221,7 +223,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Puts another operation in the place of an entry's.
+    /// Replaces the operation of an entry.
     fn change(
         &mut self,
         shape: &Shape,
@@ -263,8 +265,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Room doubles as it is needed, but a record that fills the buffer does not have it double
-    /// once more.
+    /// Capacity doubles as needed, but a record that fills the buffer does not double it once more.
     #[inline]
     fn append(&mut self, key: &[u8], tag: u8, payload: &[u8]) {
         let needed = key.len() + payload.len() + RECORD_HEAD_BYTES;
@@ -289,7 +290,7 @@ impl Memtable {
         }
     }
 
-    /// Sorts what is there into a run and begins anew.
+    /// Sorts the records into a run and empties the buffer.
     pub fn seal(&mut self) -> MiniRun {
         let bytes = &self.bytes;
         let key = |entry: &Entry| Record::read(bytes, entry.at as usize).map(|record| record.key);
@@ -321,7 +322,7 @@ impl Memtable {
             false => 2 * self.full_bytes,
         };
         self.bytes.clear();
-        // One large value must not be held for good.
+        // Memory for one large value must not be kept for good.
         self.bytes.shrink_to(kept_bytes);
         self.entries.clear();
         self.slots.fill(0);

@@ -1,8 +1,8 @@
 //! An immutable sorted run in memory.
 //!
-//! The records lie one behind the other in sort order; every sixteenth is listed with its head, so
-//! that a look-up searches a small array and then walks at most sixteen records. The first look-up
-//! builds a filter, so that what is only written and never read costs none.
+//! The records are consecutive, in sort order. A list has every sixteenth with its head, so that a
+//! look-up searches a small array and then walks at most sixteen records. The first look-up builds
+//! a filter. A run that is never read has none.
 
 use std::sync::OnceLock;
 
@@ -22,15 +22,15 @@ struct Block {
     at: usize,
 }
 
-/// See the module's text.
+/// A sorted run in memory, with a list of its blocks.
 #[derive(Debug, Default)]
 pub(crate) struct MiniRun {
-    /// How often its records were merged in memory: see `levels`.
+    /// How many times its records were merged in memory: see `levels`.
     pub level: u32,
     /// When the earliest of its deltas was written, in milliseconds since 1970-01-01 UTC: see
     /// [`LiveShared::droppable_ms`](crate::live::shared::LiveShared::droppable_ms).
     pub deltas_since_ms: Option<u64>,
-    /// What of older sources is deleted.
+    /// The deleted ranges of older sources.
     pub removed: RemovedRanges,
     bytes: Vec<u8>,
     blocks: Vec<Block>,
@@ -53,7 +53,7 @@ impl MiniRun {
         }
     }
 
-    /// One without records.
+    /// Creates a run without records that deletes these ranges.
     pub fn removing(removed: RemovedRanges) -> Self {
         Self {
             removed,
@@ -61,7 +61,7 @@ impl MiniRun {
         }
     }
 
-    /// Appends a record. REQUIRES: its place is behind that of the record before.
+    /// Appends a record. REQUIRES: its place is after that of the record before.
     #[inline]
     pub fn push(&mut self, head: u64, key: &[u8], tag: u8, payload: &[u8]) {
         if self.records.is_multiple_of(BLOCK_RECORDS) {
@@ -82,12 +82,12 @@ impl MiniRun {
         self.records
     }
 
-    /// How many bytes its longest key has.
+    /// Returns the length of its longest key.
     pub fn longest_key(&self) -> usize {
         self.longest_key
     }
 
-    /// The memory it takes.
+    /// Returns the memory it uses.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.removed.memory_bytes()
@@ -95,13 +95,13 @@ impl MiniRun {
             + self.blocks.capacity() * size_of::<Block>()
     }
 
-    /// Gives memory back that turned out not to be needed.
+    /// Frees unused capacity.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.blocks.shrink_to_fit();
     }
 
-    /// The record at an offset where one begins, or `None` at the end.
+    /// Returns the record at an offset where one begins, or `None` at the end.
     #[inline]
     pub fn record(&self, at: usize) -> Option<Record<'_>> {
         Record::read(&self.bytes, at)
@@ -111,20 +111,20 @@ impl MiniRun {
         self.bytes.len()
     }
 
-    /// Keys at even distances, rising: about so many, or those that are listed.
+    /// Returns keys at even distances, rising: about this many, or all listed ones.
     pub fn listed_keys(&self, count: usize) -> impl Iterator<Item = &[u8]> {
         let step = (self.blocks.len() / count.max(1)).max(1);
         let records = self.blocks.iter().step_by(step);
         records.filter_map(|block| Some(self.record(block.at)?.key))
     }
 
-    /// Bytes of a record that lies there.
+    /// Returns the bytes of a part of a record.
     #[inline]
     pub fn slice(&self, (start, end): (usize, usize)) -> &[u8] {
         &self.bytes[start..end]
     }
 
-    /// The last block that begins at or before the place, if there is one.
+    /// Returns the last block that begins at or before the place, if there is one.
     #[inline]
     fn block_of(&self, head: u64, key: &[u8]) -> Option<usize> {
         let behind = |block: &Block| {
@@ -134,7 +134,7 @@ impl MiniRun {
         self.blocks.partition_point(behind).checked_sub(1)
     }
 
-    /// Where the block begins that may hold the place, and where it ends.
+    /// Returns where the block begins that may have the place, and where it ends.
     pub fn block_around(&self, head: u64, key: &[u8]) -> (usize, usize) {
         let block = self.block_of(head, key).unwrap_or(0);
         self.block_bounds(block)
@@ -145,13 +145,13 @@ impl MiniRun {
         (at(block), at(block + 1))
     }
 
-    /// The bounds of the last block that ends at or before the offset.
+    /// Returns the bounds of the last block that ends at or before the offset.
     pub fn block_before(&self, at: usize) -> Option<(usize, usize)> {
         let block = self.blocks.partition_point(|block| block.at < at);
         block.checked_sub(1).map(|block| self.block_bounds(block))
     }
 
-    /// The operation on a key.
+    /// Returns the operation on a key.
     #[inline]
     pub fn get(&self, shape: &Shape, place: KeyPlace, key: &[u8]) -> Option<Operation<'_>> {
         if self.records == 0 {

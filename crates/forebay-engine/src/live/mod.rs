@@ -1,27 +1,25 @@
 //! Live tables: written at any time, one operation or batch at a time, while they are read.
 //!
-//! The engine of the HugeDB paper: writes never read. An operation (insert, update, delete, delta)
-//! goes to the log and to memory; memory is written to sorted runs now and then, runs are merged by
-//! a factor in the background, and what several operations on a key amount to is worked out when
-//! the key is read or its runs are merged.
+//! This is the engine of the HugeDB paper: writes never read. An operation (insert, update, delete,
+//! delta) goes to the log and to memory. Memory is flushed to sorted runs from time to time. Runs
+//! are merged by a factor in the background. Operations on a key are combined when the key is read
+//! or its runs are merged.
 //!
-//! | module       | what                                                                    |
-//! |--------------|-------------------------------------------------------------------------|
-//! | `options`, `manifest`, `content`, `stored` | what a table is made with and consists of   |
-//! | `open`, `drop`   | its way                                                             |
+//! | module       | content                                                                 |
+//! | --- | --- |
+//! | `open`, `drop`, `options`, `manifest`, `content`, `stored` | creating and dropping tables; their options and content |
 //! | `memtable`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
-//! | `part`, `run` | a partition: its buffer, and the lists of what lies below; a run, of whose file it may see a part |
-//! | `parts`, `holding`, `split` | the partitions that are here; giving one up, taking one in, cutting one in two |
-//! | `access`         | getting at a partition that may be given up meanwhile                   |
-//! | `write`, `transact`, `batch`, `commit`, `log` | the way of a write                      |
-//! | `applied`, `entry`, `entry_load`, `copies` | partitions as replicas: applying what was decided, copies |
+//! | `part`, `run` | a partition: its buffer, and the lists of its older sources; a run, of whose file it may see a part |
+//! | `parts`, `access`, `holding`, `split` | the partitions that the table holds: locking, releasing, adopting, splitting |
+//! | `write`, `transact`, `batch`, `commit`, `log` | the path of a write                    |
+//! | `applied`, `entry`, `entry_load`, `copies` | partitions as replicas: applying decided entries, copies |
 //! | `removal`, `removed` | deleting ranges of keys by one record                         |
-//! | `snapshot`, `many`, `scan`, `routing` | reading, and where keys lie |
-//! | `watch`, `traffic` | hearing of writes; counting both |
-//! | `memory_compaction`, `freeze`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
-//! | `pause`, `ingest`, `load` | holding up the writes to some partitions; adding runs that were built elsewhere, by another process too       |
+//! | `snapshot`, `many`, `scan`, `routing` | reading, and the partitions of keys |
+//! | `watch`, `traffic` | notifications of writes; counters of reads and writes |
+//! | `memory_compaction`, `freeze`, `flush`, `compaction`, `levels`, `background` | merging in memory, flushing memory to runs, merging runs |
+//! | `pause`, `ingest`, `load` | pausing the writes to some partitions; adding runs that were built elsewhere, by another process too |
 //! | `checkpoint`     | a moment of a table as a store of its own, for other processes too  |
-//! | `budget`, `turns`, `pace`, `sweep`, `room`, `promised_files` | memory, keeping writers within it, room and files to write it |
+//! | `budget`, `turns`, `pace`, `sweep`, `room`, `promised_files` | memory, slowing writers down to stay within it, room and files for flushes |
 //!
 //! ```
 //! use forebay_engine::TableName;
@@ -155,12 +153,12 @@ use crate::name::TableName;
 use crate::partition::{PartitionId, PartitionRange};
 use crate::push::NewRun;
 
-/// An open live table. Clones are handles to the same table, for any number of threads; the last
-/// one dropped closes it. A table is open in one process at a time.
+/// An open live table. Clones are handles to the same table, for any number of threads. Dropping
+/// the last one closes it. A table is open in one process at a time.
 #[derive(Debug, Clone)]
 pub struct LiveTable {
     threads: Arc<Threads>,
-    /// The proposal whose command has this handle.
+    /// The proposal that this handle applies, if any.
     bound: Option<Arc<BoundEntry>>,
 }
 
@@ -171,7 +169,7 @@ impl LiveTable {
         Self { threads, bound }
     }
 
-    /// A handle by which a proposal is applied.
+    /// Returns a handle that applies a proposal.
     fn bound_to(&self, bound: Arc<BoundEntry>) -> Self {
         Self {
             threads: Arc::clone(&self.threads),
@@ -179,7 +177,7 @@ impl LiveTable {
         }
     }
 
-    /// A handle like any other.
+    /// Returns a handle without a proposal.
     fn unbound(&self) -> Self {
         Self {
             threads: Arc::clone(&self.threads),
@@ -207,7 +205,7 @@ impl LiveTable {
         &self.shared().shape.table
     }
 
-    /// Random, from when it is made.
+    /// Returns the table's id: a random number from its creation.
     pub fn id(&self) -> u64 {
         self.shared().structure.lock().table_id
     }
@@ -225,48 +223,48 @@ impl LiveTable {
         &self.shared().shape.hasher
     }
 
-    /// The partition that a key lies in; `None`: it is not here.
+    /// Returns the partition that has a key; `None` if this table does not hold it.
     pub fn partition_of(&self, key: &[u8]) -> Option<PartitionId> {
         self.routing().partition_of(key)
     }
 
-    /// Where keys lie now.
+    /// Returns the current routing of keys to partitions.
     pub fn routing(&self) -> KeyRouting<'_> {
         KeyRouting::of(self.shared())
     }
 
-    /// As [`LiveTable::partition_of`]; where it is not here, the error that a write of the key ends
-    /// with.
+    /// Like [`LiveTable::partition_of`]. If the table does not hold the partition, returns the
+    /// error of a write of the key.
     pub fn partition_holding(&self, key: &[u8]) -> Result<PartitionId, LiveError> {
         let here = self.partition_of(key);
         here.ok_or_else(|| self.shared().shape.not_here(key))
     }
 
-    /// The partitions that are here, in the table's order.
+    /// Returns the partitions that this table holds, in the table's order.
     pub fn partitions(&self) -> Vec<PartitionRange> {
         self.shared().parts.ranges()
     }
 
-    /// Gives a partition up: from one moment on its keys are [`LiveError::NotHere`]. What was
-    /// written before can be read in snapshots taken before; its runs are removed. Writes to it
-    /// wait while memory is flushed.
+    /// Releases a partition: from one moment on, operations on its keys fail with
+    /// [`LiveError::NotHere`]. Snapshots taken before can still read it. Its runs are removed.
+    /// Writes to it wait while memory is flushed.
     pub fn release(&self, id: PartitionId) -> Result<(), LiveError> {
         self.shared().release(id)
     }
 
-    /// Takes a partition in, with runs that were written for this table, see
-    /// [`LiveTable::new_run`]; those of another store's table get ids of here first. Its id and
-    /// bounds must be apart from those that are here. Where it was here before, it comes back in
-    /// no earlier epoch. After an error it was not taken in, and the runs' files are removed.
+    /// Adopts a partition, with runs that were written for this table, see [`LiveTable::new_run`].
+    /// Runs of another store's table first get ids of this table. The partition's id and bounds
+    /// must differ from those that the table holds. If the table held it before, its epoch must not
+    /// be earlier. After an error it was not adopted, and the runs' files are removed.
     pub fn adopt(&self, partition: PartitionContent) -> Result<(), LiveError> {
         self.shared().adopt(partition)
     }
 
-    /// Cuts a partition in two at a bound that lies within it: it keeps what comes before, and a
-    /// new partition has the rest, whose id no partition here has or had. Both are in the next
-    /// epoch. Nothing is copied: the runs become those of both, each of which sees its part of
-    /// them, until it merges them. Writes to the partition wait while memory is flushed; no read
-    /// does, and none meets a moment at which a key is not here.
+    /// Splits a partition in two at a bound within it. It keeps the keys before the bound. A new
+    /// partition gets the rest, with an id that no partition of this table has or had. Both get the
+    /// next epoch. Nothing is copied: both share the runs, and each sees its part of them, until it
+    /// merges them. Writes to the partition wait while memory is flushed. Reads do not wait, and
+    /// find each key at every moment.
     pub fn split(
         &self,
         id: PartitionId,
@@ -276,8 +274,9 @@ impl LiveTable {
         self.shared().split(id, at, right)
     }
 
-    /// What a partition consists of on the disk, where it is here. Merges may remove the files at
-    /// any time; those of a checkpoint stay: see [`Store::live_info`](crate::Store::live_info).
+    /// Returns a partition's content on the disk, if the table holds it. Merges may remove the
+    /// files at any time; those of a checkpoint stay: see
+    /// [`Store::live_info`](crate::Store::live_info).
     pub fn content(&self, id: PartitionId) -> Option<PartitionContent> {
         self.shared().content(id)
     }
@@ -296,7 +295,8 @@ impl LiveTable {
         self.write_one(key, Operation::Delete)
     }
 
-    /// Adds to a key's value, by the table's kind of deltas; an absent key becomes the delta.
+    /// Adds to a key's value, by the table's kind of deltas. An absent key gets the delta as its
+    /// value.
     pub fn delta(&self, key: &[u8], delta: &[u8]) -> Result<Commit<'_>, LiveError> {
         self.write_one(key, Operation::Delta(delta))
     }
@@ -306,15 +306,15 @@ impl LiveTable {
         self.shared().write_one(key, operation, self.bound())
     }
 
-    /// Does all operations of a batch at once. All keys must lie in one partition.
+    /// Does all operations of a batch at once. All keys must be in one partition.
     pub fn write(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
         let by = self.writer(Wait::AsNeeded);
         self.shared().write_batch_waiting(batch, by)
     }
 
-    /// Does the operations of a batch one after the other, whichever partitions their keys lie in.
-    /// The commit is that of the last one, and covers all. After an error those before the refused
-    /// one are done. A handle of a proposal does all of it at once, as it writes once.
+    /// Does the operations of a batch one after the other, in any partitions. The commit is that of
+    /// the last one, and covers all. After an error, the operations before the refused one are
+    /// done. A handle of a proposal does all of it at once, as it writes once.
     pub fn write_each(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
         if self.bound().is_some() {
             return self.write(batch);
@@ -327,20 +327,20 @@ impl LiveTable {
         Ok(last)
     }
 
-    /// [`LiveTable::write`] from a thread that must not wait: `None`, and nothing is done, where it
-    /// would have to.
+    /// [`LiveTable::write`] from a thread that must not wait. Returns `None`, and does nothing, if
+    /// it would have to.
     pub fn try_write(&self, batch: &Batch) -> Result<Option<Commit<'_>>, LiveError> {
         self.shared().write_batch(batch, self.writer(Wait::Never))
     }
 
-    /// The commit that a ticket of this table names.
+    /// Returns the commit that a ticket of this table names.
     pub fn commit(&self, ticket: LogTicket) -> Commit<'_> {
         Commit::again(self.shared(), ticket)
     }
 
-    /// Reads a key and writes what `decide` makes of its value, with no other write between. This
-    /// reads, as no other write does: use it where what is written depends on what is there.
-    /// `decide` also returns what this returns beside the commit; without an operation nothing is
+    /// Reads a key and writes the operation that `decide` makes of its value, with no other write
+    /// between. Unlike other writes, this reads: use it if the new value depends on the old one.
+    /// The second value of `decide` is returned beside the commit. Without an operation nothing is
     /// written.
     pub fn modify<R>(
         &self,
@@ -359,8 +359,8 @@ impl LiveTable {
         })
     }
 
-    /// [`LiveTable::modify`] for several keys of one partition: reads them, and does the batch that
-    /// `decide` makes of what they hold, with no other write to the partition between.
+    /// [`LiveTable::modify`] for several keys of one partition. Reads them, and does the batch that
+    /// `decide` makes of their values, with no other write to the partition between.
     pub fn transact<R>(
         &self,
         keys: &[&[u8]],
@@ -370,8 +370,8 @@ impl LiveTable {
         self.shared().transact_waiting(keys, by, decide)
     }
 
-    /// [`LiveTable::transact`] from a thread that must not wait: `None`, and nothing is done, where
-    /// it would have to.
+    /// [`LiveTable::transact`] from a thread that must not wait. Returns `None`, and does nothing,
+    /// if it would have to.
     pub fn try_transact<R>(
         &self,
         keys: &[&[u8]],
@@ -381,41 +381,41 @@ impl LiveTable {
             .transact(keys, self.writer(Wait::Never), decide)
     }
 
-    /// The value of a key. Waits for the device when it must.
+    /// Returns the value of a key. Waits for the device when it must.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
         self.shared().get(key)
     }
 
-    /// When a key's value expires, in milliseconds since 1970-01-01 UTC: `u64::MAX` is never.
-    /// `None` when there is none.
+    /// Returns when a key's value expires, in milliseconds since 1970-01-01 UTC: `u64::MAX` is
+    /// never. `None` if there is no value.
     pub fn expires_ms(&self, key: &[u8]) -> Result<Option<u64>, LiveError> {
         Ok(self.shared().expires_ms(key, true)?.flatten())
     }
 
-    /// [`LiveTable::expires_ms`] from a thread that must not wait: `None` where it would have to.
+    /// [`LiveTable::expires_ms`] from a thread that must not wait: `None` if it would have to.
     pub fn try_expires_ms(&self, key: &[u8]) -> Result<Option<Option<u64>>, LiveError> {
         self.shared().expires_ms(key, false)
     }
 
-    /// The value of a key, without waiting for the device.
+    /// Returns the value of a key, without waiting for the device.
     #[inline]
     pub fn try_get(&self, key: &[u8]) -> Result<LiveLookup, LiveError> {
         self.shared().try_get(key)
     }
 
-    /// The values of many keys, in their order. Those of one partition are of one moment; for one
-    /// moment of all of them take a [`Snapshot`].
+    /// Returns the values of many keys, in their order. Those of one partition are of one moment.
+    /// For one moment of all keys use a [`Snapshot`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LiveError> {
         self.shared().get_many(keys)
     }
 
-    /// Some keys as they are now, those of one partition at one moment.
+    /// Returns some keys as they are now, those of one partition at one moment.
     pub fn snapshot_keys<'k>(&self, keys: &[&'k [u8]]) -> Result<KeySnapshot<'_, 'k>, LiveError> {
         let snapshot = self.shared().snapshot_keys(keys, true)?;
         snapshot.ok_or_else(|| self.shared().ended())
     }
 
-    /// [`LiveTable::snapshot_keys`] that must not wait: `None` where it would have to.
+    /// [`LiveTable::snapshot_keys`] from a thread that must not wait: `None` if it would have to.
     pub fn try_snapshot_keys<'k>(
         &self,
         keys: &[&'k [u8]],
@@ -423,13 +423,13 @@ impl LiveTable {
         self.shared().snapshot_keys(keys, false)
     }
 
-    /// Watches a key from now on. Whether it was written to is known for certain in what
-    /// [`LiveTable::transact`] is to decide, where its partition is that of the keys there.
+    /// Watches a key from now on. `decide` of [`LiveTable::transact`] can rely on the result of the
+    /// watch if the watched key is in the same partition as the transaction's keys.
     pub fn watch(&self, key: &[u8]) -> Result<KeyWatch, LiveError> {
         self.shared().watch(key)
     }
 
-    /// The table as it is now, to be read for as long as wanted. Runs that were merged away
+    /// Returns the table as it is now, to be read for any time. Runs that were merged away
     /// meanwhile keep their space until the last snapshot that reads them is dropped.
     pub fn snapshot(&self) -> Snapshot {
         self.shared().snapshot()
@@ -458,21 +458,21 @@ impl LiveTable {
         self.snapshot().scan(Direction::Forward)
     }
 
-    /// Writes all that is in memory to runs, and returns when they are durable.
+    /// Flushes all memory to runs, and returns when they are durable.
     pub fn flush(&self) -> Result<(), LiveError> {
         self.shared().flush()
     }
 
-    /// Flushes, then merges each partition's runs into one. What is written meanwhile is not in it.
+    /// Flushes, then merges each partition's runs into one. Writes made meanwhile are not in it.
     pub fn compact(&self) -> Result<(), LiveError> {
         self.shared().compact()
     }
 
     /// Deletes all keys between two at one moment, by one record: none is read or written. Only for
-    /// ordered tables. The space that they take comes back when runs are merged.
+    /// ordered tables. Their space is freed when runs are merged.
     ///
-    /// A partition with a thousand such ranges that no merge has come to yet has its keys deleted
-    /// one by one instead, those that are there when this begins.
+    /// If a partition has a thousand such ranges that are not merged yet, its keys are deleted one
+    /// by one instead: those that exist when this begins.
     pub fn delete_range(
         &self,
         from: Bound<&[u8]>,
@@ -484,8 +484,8 @@ impl LiveTable {
         }
     }
 
-    /// [`LiveTable::delete_range`], and how many keys those were. They are counted when they are
-    /// deleted: after an error of reading they are, too.
+    /// Like [`LiveTable::delete_range`]; also returns how many keys there were. They are counted
+    /// when they are deleted, so after a read error they are deleted, too.
     pub fn delete_range_counted(
         &self,
         from: Bound<&[u8]>,
@@ -507,8 +507,8 @@ impl LiveTable {
         }
     }
 
-    /// Deletes all keys of the partitions that are here, at one moment, by one record. The space
-    /// that they take comes back soon.
+    /// Deletes all keys of the partitions that this table holds, at one moment, by one record.
+    /// Their space is freed soon.
     pub fn delete_all(&self) -> Result<Commit<'_>, LiveError> {
         self.shared().remove_all(self.bound())
     }
@@ -532,7 +532,7 @@ impl LiveTable {
         Ok((deleted, last))
     }
 
-    /// Whether the partition of a key is one that this handle may write to.
+    /// Returns whether this handle may write to the partition of a key.
     fn reaches(&self, key: &[u8], hash: u64) -> bool {
         let place = self.shared().parts.place_of(hash, key);
         let bound = self.bound();
@@ -557,7 +557,7 @@ impl LiveTable {
         Ok((deleted, self.write(&batch)?))
     }
 
-    /// Before the next write of several.
+    /// Pauses before the next of several writes.
     fn pause(&self, before: Commit<'_>) {
         let delay = before.delay();
         if !delay.is_zero() {
@@ -565,28 +565,28 @@ impl LiveTable {
         }
     }
 
-    /// An id and a path for a run to be written and then added by [`LiveTable::ingest`].
+    /// Returns an id and a path for a run to be written and then added by [`LiveTable::ingest`].
     pub fn new_run(&self) -> NewRun {
         self.shared().new_run()
     }
 
-    /// How to write such a run, of at most so many records, with so many bytes of keys and values;
-    /// see also [`RunOptions::for_keys_of`].
+    /// Returns the options for such a run, of at most this many records, with this many bytes of
+    /// keys and values; see also [`RunOptions::for_keys_of`].
     pub fn run_options(&self, records: u64, bytes: u64) -> RunOptions {
         self.shared().ingest_options(records, bytes)
     }
 
-    /// Adds finished, synced runs to their partitions, all at one moment. What was written before
-    /// is older than they are, what is written after is newer; of several runs of a partition those
-    /// given later are newer. Memory is flushed before. Writes to these partitions, and to no
-    /// other, wait for as long as it takes to flush what came in last. After an error none was
-    /// added, and their files are removed.
+    /// Adds finished, synced runs to their partitions, all at one moment. Earlier writes are older
+    /// than the runs, later writes are newer. Of several runs of a partition, later ones in the
+    /// list are newer. Memory is flushed before. Only writes to these partitions wait, while the
+    /// last writes are flushed. After an error none was added, and their files are removed.
     pub fn ingest(&self, runs: &[IngestRun]) -> Result<(), LiveError> {
         self.shared().ingest(runs)
     }
 
-    /// Reads every run back from its device and checks it; returns what is wrong with which, and
-    /// how many there are. No merge goes on meanwhile. `advance` is told of pages.
+    /// Reads every run back from its device and checks it. Returns the damaged runs with their
+    /// problems, and the number of runs. No merge runs meanwhile. `advance` gets the number of
+    /// pages.
     pub fn verify(
         &self,
         advance: &mut dyn FnMut(u64),

@@ -1,8 +1,8 @@
-//! Making and opening live tables.
+//! Creates and opens live tables.
 //!
-//! A live table exists when its manifest does. Making one writes that last. Opening one reads the
-//! manifest, removes files that it does not name, opens the runs, and reads what the log has beyond
-//! them back into memory.
+//! A live table exists when its manifest does. Creating a table writes the manifest last. Opening a
+//! table reads the manifest, removes files that it does not name, and opens the runs. Then it reads
+//! the records of the log that are in no run into memory.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -37,13 +37,13 @@ use crate::push::take_push_lock;
 use crate::store::Store;
 
 impl Store {
-    /// The live tables that exist, sorted. One of which that cannot be read is none of them:
-    /// [`Store::tables`] has it.
+    /// Returns the live tables that exist, sorted. A table whose type cannot be read is not among
+    /// them; [`Store::tables`] has it.
     pub fn live_tables(&self) -> Result<Vec<TableName>, StoreError> {
         self.live_tables_but(|_| false)
     }
 
-    /// The same without those that are known, which are not looked at.
+    /// Like `live_tables`, without known ones, which are not looked at.
     pub fn live_tables_but(
         &self,
         is_known: impl Fn(&TableName) -> bool,
@@ -57,13 +57,13 @@ impl Store {
         Ok(live)
     }
 
-    /// Whether there is a live table of that name.
+    /// Returns whether there is a live table of that name.
     pub fn is_live(&self, name: &TableName) -> Result<bool, StoreError> {
         let path = TableFiles::new(self.root(), name).live_manifest();
         self.disk().exists(&path).at("look for", &path)
     }
 
-    /// Makes a live table and opens it. Its memory counts in `budget`.
+    /// Creates a live table and opens it. Its memory counts in `budget`.
     pub fn create_live(
         &self,
         name: &TableName,
@@ -96,7 +96,7 @@ impl Store {
         made.inspect_err(|_| self.unmake_live(name))
     }
 
-    /// Makes the files of a live table, its manifest last.
+    /// Creates the files of a live table, its manifest last.
     fn make_live(
         &self,
         name: &TableName,
@@ -115,7 +115,7 @@ impl Store {
         Ok(manifest)
     }
 
-    /// Opens a live table; [`LiveError::NoTable`] when there is none of that name.
+    /// Opens a live table; [`LiveError::NoTable`] if there is none of that name.
     pub fn live_table(
         &self,
         name: &TableName,
@@ -158,7 +158,7 @@ impl Store {
         budget: &Arc<Budget>,
     ) -> Result<LiveTable, LiveError> {
         let disk = &**self.disk();
-        // Listed before: the files of a load that begins meanwhile are not in the list.
+        // Listed first, so that the list has no files of a load that begins meanwhile.
         let runs = disk.list(&files.runs()).at("list", &files.runs())?;
         let others = disk.list(&files.dir).at("list", &files.dir)?;
         let kept = kept_for_load(disk, &**self.clock(), &files)?;
@@ -200,7 +200,7 @@ impl Store {
         });
         shared.check_views(&shared.structure.lock());
         shared.count_runs(&shared.structure.lock());
-        // Nobody froze while the log was read.
+        // Nothing was frozen while the log was read.
         shared.memory.has_nothing();
         if shared.memory.grow(0) {
             shared.freeze();
@@ -208,7 +208,7 @@ impl Store {
         Ok(LiveTable::start(shared))
     }
 
-    /// Opens the log, if the table has one, and reads what it has beyond the runs into the
+    /// Opens the log, if the table has one, and reads the records that are in no run into the
     /// partitions.
     fn open_log(
         &self,
@@ -242,7 +242,7 @@ impl Store {
     }
 }
 
-/// Does the operations of one record of the log again.
+/// Redoes the operations of one record of the log.
 fn replay(shape: &Shape, parts: &LiveParts, memory: &Member, payload: &[u8]) -> Result<(), String> {
     if let Some(ranges) = KeyRange::all_of(payload) {
         for (id, range) in ranges? {
@@ -282,7 +282,7 @@ fn open_parts(
     manifest: &LiveManifest,
     budget: &Budget,
 ) -> Result<Vec<(PartitionRange, LivePart)>, LiveError> {
-    // Those that partitions share are opened once.
+    // Runs that partitions share are opened once.
     let mut shared: HashMap<&RunId, Arc<Run>> = HashMap::new();
     let mut parts = Vec::new();
     for partition in &manifest.partitions {
@@ -304,8 +304,8 @@ fn open_parts(
     Ok(parts)
 }
 
-/// Removes what a process that died left half-done. `needed` are files that stay besides those that
-/// the manifest names.
+/// Removes what a dead process left incomplete. `needed` are files that stay besides those that the
+/// manifest names.
 fn remove_leftovers(
     disk: &dyn Disk,
     files: &TableFiles,
@@ -317,9 +317,10 @@ fn remove_leftovers(
         needed.insert(run_file(&run.id));
         needed.insert(extent_file(&run.id));
     }
-    // It is from the making of this table.
+    // The mark is from the creation of this table.
     remove_if_there(disk, &files.dropped_mark())?;
-    // A manifest that is not durable yet could give way to the one before, which names other runs.
+    // A power cut could replace a manifest that is not durable by the one before, which names other
+    // runs.
     disk.sync_dir(&files.dir).at("sync", &files.dir)?;
     let runs = files.runs();
     for name in in_runs {

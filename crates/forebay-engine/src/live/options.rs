@@ -1,4 +1,4 @@
-//! What a live table is made with.
+//! The options of a live table.
 
 use forebay_run::format::{Compression, Order};
 use forebay_run::hash::SLOTS;
@@ -12,18 +12,18 @@ use crate::live::log::Durability;
 use crate::manifest::ValueKind;
 use crate::partition::{OpenPartitions, PartitionRange, check_apart, numbered};
 
-/// What a live table is, from when it is made.
+/// The options that a live table has from its creation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveOptions {
     pub order: Order,
-    /// What `+` means in this table; without it deltas are refused.
+    /// The meaning of a delta (`+`) in this table. Without it deltas are refused.
     pub delta: Option<DeltaKind>,
-    /// When a write is acknowledged; without it the table has no log, and what was written since
-    /// the last flush is lost when its process ends: for bulk loading. In a replicated table it is
-    /// what the log beside it promises, which is not the engine's.
+    /// When a write is acknowledged. Without it the table has no log, and writes since the last
+    /// flush are lost when its process ends: for bulk loading. In a replicated table it is the
+    /// durability of the log beside it, which is not the engine's.
     pub durability: Option<Durability>,
-    /// Whether its partitions are replicas, to which decided entries alone are written.
+    /// Set if its partitions are replicas, to which only decided entries are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<Replication>,
     /// Whether records expire.
@@ -31,45 +31,45 @@ pub struct LiveOptions {
     pub expiry: Expiry,
     /// How many runs of a level are merged into one of the next: the paper's b.
     pub factor: u32,
-    /// The most that the merges of all partitions together write into files of runs, in bytes a
-    /// second; without it as much as the disk takes. What they read is not counted.
+    /// The limit of all merges together, in bytes a second written into files of runs. Without it
+    /// they use as much as the disk takes. Reads are not counted.
     pub merge_bytes_per_second: Option<u64>,
     pub compression: Compression,
-    /// What the values are, for those who show them.
+    /// The type of the values, for programs that show them.
     pub value: ValueKind,
-    /// The columns of a row; of a bytes or list table, its one column.
+    /// The columns of a row. A bytes or list table has one column.
     pub schema: Schema,
 }
 
-/// How the replicas of a partition come to be the same.
+/// How the replicas of a partition agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Replication {
-    /// One of them leads, and a majority decides what is written.
+    /// One replica leads, and a majority decides each write.
     Leader,
 }
 
-/// How to make a live table: see [`LiveDraft::hashed`] and [`LiveDraft::ordered`].
+/// The description of a new live table: see [`LiveDraft::hashed`] and [`LiveDraft::ordered`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveDraft {
     pub options: LiveOptions,
-    /// Rising. Keys that lie in none of them are not here:
+    /// Rising. Operations on keys outside all of them fail with
     /// [`LiveError::NotHere`](crate::live::LiveError::NotHere).
     pub partitions: Vec<PartitionRange>,
 }
 
-/// Partitions of a hashed table unless told otherwise.
+/// The default number of partitions of a hashed table.
 const HASHED_PARTITIONS: u32 = 4;
 
 impl LiveDraft {
-    /// A hashed table of four partitions with bytes as values, every write synced, the paper's
-    /// factor.
+    /// Describes a hashed table of four partitions with bytes as values, every write synced, and
+    /// the paper's factor.
     pub fn hashed() -> Self {
         Self::new(Order::Hashed, Vec::new()).partitions(HASHED_PARTITIONS)
     }
 
-    /// An ordered table; otherwise as [`LiveDraft::hashed`]. `boundaries` are the keys at which
-    /// partitions begin, but for the first, which begins before all keys.
+    /// Describes an ordered table; otherwise like [`LiveDraft::hashed`]. `boundaries` are the keys
+    /// at which partitions begin, without the first partition, which begins before all keys.
     pub fn ordered(boundaries: Vec<Vec<u8>>) -> Self {
         let keys = std::iter::once(Vec::new()).chain(boundaries);
         Self::new(Order::Ordered, numbered(keys.map(Bound::Key).collect()))
@@ -95,7 +95,7 @@ impl LiveDraft {
         }
     }
 
-    /// Cuts a hashed table into so many partitions of equally many slots.
+    /// Divides a hashed table into this many partitions of equally many slots.
     #[must_use]
     pub fn partitions(mut self, partitions: u32) -> Self {
         let slot = |number: u32| Bound::Slot((number * SLOTS / partitions.max(1)) as u16);
@@ -103,7 +103,7 @@ impl LiveDraft {
         self
     }
 
-    /// Without the partitions that are not `held`.
+    /// Removes the partitions that are not `held`.
     #[must_use]
     pub fn holding(mut self, held: &OpenPartitions) -> Self {
         self.partitions.retain(|range| held.holds(range.id));
@@ -122,14 +122,15 @@ impl LiveDraft {
         self
     }
 
-    /// Does without a log: see [`LiveOptions::durability`].
+    /// Removes the log: see [`LiveOptions::durability`].
     #[must_use]
     pub fn unlogged(mut self) -> Self {
         self.options.durability = None;
         self
     }
 
-    /// Makes replicas: see [`LiveOptions::replication`]. There may be no partition yet.
+    /// Makes the partitions replicas: see [`LiveOptions::replication`]. There may be no partition
+    /// yet.
     #[must_use]
     pub fn replicated(mut self, replication: Replication) -> Self {
         self.options.replication = Some(replication);
@@ -148,7 +149,7 @@ impl LiveDraft {
         self
     }
 
-    /// What is wrong with it, if anything.
+    /// Returns an error if the draft is not valid.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.partitions.is_empty() && self.options.replication.is_none() {
             return Err("it has no partition".into());
@@ -163,7 +164,7 @@ impl LiveDraft {
 }
 
 impl LiveOptions {
-    /// What is wrong with the options, if anything.
+    /// Returns an error if the options are not valid.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !(2..=32).contains(&self.factor) {
             return Err(format!("the factor {} is not from 2 to 32", self.factor));

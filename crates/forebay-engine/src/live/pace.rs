@@ -1,9 +1,8 @@
-//! Keeping writers at the pace of flushes and merges.
+//! Slows writers down to the pace of flushes and merges.
 //!
-//! Writers are slowed down little by little, long before anything is full: what they owe for a byte
-//! grows with the pressure, and they pay it in pauses of some milliseconds, each the writer that
-//! comes next. Only when memory is wholly taken do they wait, and that is for the flush that is
-//! under way.
+//! Writers are slowed down gradually, long before anything is full. The cost of a byte grows with
+//! the pressure. It is paid in pauses of some milliseconds, each by the next writer. Writers wait
+//! only when memory is fully used, until the current flush ends.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -13,28 +12,27 @@ use parking_lot::MutexGuard;
 use crate::live::error::LiveError;
 use crate::live::shared::{GATE_ENDED, GATE_FULL, LiveShared};
 
-/// The share of the memory for writes at which they begin to be slowed down.
+/// The used share of the memory for writes at which writers are slowed down.
 const FREE_SHARE: f64 = 0.75;
-/// What is owed for a byte at full pressure: about 8 MB/s pass.
+/// The cost of a byte at full pressure: about 8 MB/s pass.
 const OWED_NS_PER_BYTE: f64 = 125.0;
-/// Near the limit of memory so many times that, so that it is hardly ever reached.
+/// The factor of that cost near the limit of memory, so that the limit is hardly ever reached.
 const STEEPEST: f64 = 50.0;
-/// The most that is owed at a time: what was written is in memory, which has a limit of its own.
+/// The greatest debt: written bytes are in memory, which has a limit of its own.
 const MOST_OWED: Duration = Duration::from_secs(1);
-/// The longest pause that one writer is asked for.
+/// The longest pause of one writer.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// How long a wait lasts before its reason is looked at again: another table may have given memory
-/// back.
+/// How long a wait lasts before its reason is checked again: another table may have freed memory.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl LiveShared {
-    /// Of memory: from 0, all is well, to 1, there is none.
+    /// Returns the pressure of memory: from 0, no pressure, to 1, no memory left.
     fn memory_pressure(&self) -> f64 {
         (self.budget().write_pressure() - FREE_SHARE) / (1.0 - FREE_SHARE)
     }
 
-    /// Takes note of what writers owe for so many bytes: nothing while there is room, then rising
-    /// smoothly with what flushes and merges are behind, whichever asks for more.
+    /// Adds the debt for the given bytes: zero while there is room, then rising smoothly with the
+    /// backlog of flushes or merges, whichever is greater.
     pub fn owe(&self, bytes: usize) {
         let memory = self.memory_pressure().clamp(0.0, 1.0);
         let steepness = (1.0 / (1.0 - memory).max(1.0 / STEEPEST)).min(STEEPEST);
@@ -44,12 +42,12 @@ impl LiveShared {
             let owed_ns = (bytes as f64 * OWED_NS_PER_BYTE * owed) as u64;
             let most_ns = MOST_OWED.as_nanos() as u64;
             let add = |before: u64| Some(before.saturating_add(owed_ns).min(most_ns));
-            // It always changes.
+            // The function always returns a value.
             let _ = self.counts.owed_ns.fetch_update(Relaxed, Relaxed, add);
         }
     }
 
-    /// The pause that is the caller's to take.
+    /// Returns the pause that the caller must take.
     #[inline]
     pub fn take_pause(&self) -> Duration {
         match self.counts.owed_ns.load(Relaxed) {
@@ -69,20 +67,20 @@ impl LiveShared {
         pause
     }
 
-    /// Whether writers are slowed down by what merges have not done yet.
+    /// Returns whether writers are slowed down by the backlog of merges.
     pub fn is_behind_with_merges(&self) -> bool {
         self.run_pressure() > 0.0
     }
 
-    /// Merges keep less than `factor` runs a level. They are behind when a partition has several
-    /// times as many as four levels have.
+    /// Returns the pressure of merges. They keep fewer than `factor` runs a level. There is a
+    /// backlog when a partition has several times as many as four levels have.
     fn run_pressure(&self) -> f64 {
         let free = 4.0 * f64::from(self.options.factor);
         let runs = self.counts.most_runs.load(Relaxed) as f64;
         (runs - free) / (2.0 * free)
     }
 
-    /// Why there is no memory for writes, when only free space helps.
+    /// Returns the error for writes that have no memory until the disk has free space.
     pub fn full(&self, why: &str) -> LiveError {
         LiveError::Full {
             table: self.shape.table.clone(),
@@ -90,7 +88,7 @@ impl LiveShared {
         }
     }
 
-    /// Waits until writes may pass, or says why they may not.
+    /// Waits until writes may pass, or returns why they may not.
     #[cold]
     pub fn wait_at_gate(&self) -> Result<(), LiveError> {
         let mut progress = self.progress.lock();
@@ -114,7 +112,7 @@ impl LiveShared {
                     progress.refused_after = progress.flushes.failures;
                     return Err(error);
                 }
-                // Another table's memory may be what is missing, and may not come back.
+                // The missing memory may be another table's, and may not be freed.
                 if progress.flushes.problem.is_none() {
                     let room = MutexGuard::unlocked(&mut progress, || self.budget().make_room());
                     room.map_err(|why| self.full(&why))?;
@@ -131,7 +129,7 @@ impl LiveShared {
         }
     }
 
-    /// Does what a writer waits for, where no thread does. What goes wrong is told at the gate.
+    /// Flushes on the writer's thread, if there are no threads. The gate reports errors.
     fn flush_for_room(&self) -> Result<(), LiveError> {
         match self.step_flush() {
             Ok(false) => Err(self.full("another table has the memory, and is to be stepped")),

@@ -1,4 +1,4 @@
-//! One partition of a live table: where its records lie, newest to oldest.
+//! One partition of a live table: the sources of its records, newest to oldest.
 //!
 //! ```text
 //! active    the buffer that takes writes                                   under the partition's lock
@@ -7,8 +7,8 @@
 //! runs      files                                                         /
 //! ```
 //!
-//! Whatever changes a list makes a new view; who holds the old one reads on in it. That is all
-//! there is to snapshots: no record carries a sequence number.
+//! Every change of a list creates a new view. Readers of the old view continue to read it. This is
+//! how snapshots work: no record has a sequence number.
 
 use std::sync::Arc;
 
@@ -32,16 +32,16 @@ use crate::live::traffic::PartitionTraffic;
 use crate::live::watch::Watchers;
 
 /// How many sorted buffers are merged into one run in memory, by the writer that filled the last
-/// one: some milliseconds' work.
+/// one: this takes some milliseconds.
 const BUFFERS: usize = 16;
-/// How many runs in memory of a higher level are merged into one, in the background. There are less
-/// than that in a generation of some 80 MiB.
+/// How many runs in memory of a higher level are merged into one, in the background. A generation
+/// of some 80 MiB has fewer.
 const MINIS: usize = 32;
 
 /// Sorted runs in memory, oldest first.
 pub(crate) type Minis = Arc<[Arc<MiniRun>]>;
 
-/// See the module's text. Each list is oldest first.
+/// The sources of a partition below its buffer. Each list is oldest first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PartView {
     pub runs: Arc<[Arc<LiveRun>]>,
@@ -49,49 +49,49 @@ pub(crate) struct PartView {
     pub minis: Minis,
 }
 
-/// A partition at one moment, without what its buffer has.
+/// A partition at one moment, without its buffer.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotPart {
     pub view: Arc<PartView>,
     pub time: PartTime,
 }
 
-/// What the partition's lock guards.
+/// The state that the partition's lock guards.
 #[derive(Debug, Default)]
 pub(crate) struct LivePart {
     pub memtable: Memtable,
-    /// What the budget was told that the buffer takes.
+    /// The memory of the buffer that the budget has counted.
     pub counted_bytes: usize,
     pub view: Arc<PartView>,
-    /// Whether keys came repeatedly of late: see [`Memtable::is_repetitive`].
+    /// Whether keys were repeated recently: see [`Memtable::is_repetitive`].
     pub is_repetitive: bool,
-    /// For the record that goes to the log.
+    /// A buffer for the record that goes to the log.
     pub scratch: Vec<u8>,
     pub watchers: Watchers,
     pub access: Access,
     pub traffic: PartitionTraffic,
-    /// Of a replicated partition: boxed, as others have none.
+    /// Set for a replicated partition. Boxed, as others have none.
     pub applied: Option<Box<AppliedPosition>>,
 }
 
-/// How far a replicated partition has come.
+/// The position up to which a replicated partition has applied its log.
 #[derive(Debug, Clone)]
 pub(crate) struct AppliedPosition {
-    /// What the state has, that in memory included.
+    /// The place of the state, with memory included.
     pub place: AppliedPlace,
-    /// By how many proposals, or entries without any, the place has moved since the last freeze
-    /// without a write.
+    /// By how many proposals, or entries without any, the place has moved without a write since the
+    /// last freeze.
     pub unwritten: u64,
 }
 
-/// Who may get at a partition.
+/// The access to a partition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Access {
     #[default]
     Open,
-    /// Readers; writers wait for a moment: see `pause`.
+    /// Readers only; writers wait for a moment: see `pause`.
     Paused,
-    /// Nobody: it is not at its place any more.
+    /// None: the partition has left its place.
     Released,
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum PartFound {
 }
 
 impl LivePart {
-    /// With these runs, of a table with so many partitions.
+    /// Creates a partition with these runs, of a table with this many partitions.
     pub fn new(runs: Arc<[Arc<LiveRun>]>, partitions: usize, budget: &Budget) -> Self {
         let view = PartView {
             runs,
@@ -116,7 +116,7 @@ impl LivePart {
         }
     }
 
-    /// The same with the place that its runs are at, where it is replicated.
+    /// Sets the place that its runs are at, if it is replicated.
     pub fn at_place(mut self, place: Option<AppliedPlace>) -> Self {
         self.applied = place.map(|place| {
             Box::new(AppliedPosition {
@@ -127,7 +127,7 @@ impl LivePart {
         self
     }
 
-    /// What tells its time.
+    /// Returns the source of its time.
     #[inline]
     pub fn time(&self) -> PartTime {
         match &self.applied {
@@ -136,7 +136,7 @@ impl LivePart {
         }
     }
 
-    /// As it is now. REQUIRES: the buffer is sorted.
+    /// Returns the partition as it is now. REQUIRES: the buffer is sorted.
     pub fn moment(&self) -> SnapshotPart {
         debug_assert!(
             self.memtable.is_empty(),
@@ -149,7 +149,7 @@ impl LivePart {
         }
     }
 
-    /// One that is not here.
+    /// Creates a released partition.
     pub fn released() -> Self {
         Self {
             access: Access::Released,
@@ -161,19 +161,20 @@ impl LivePart {
         self.access != Access::Released
     }
 
-    /// Whether anything of it is not in runs yet.
+    /// Returns whether some of it is not in runs yet.
     pub fn has_memory(&self) -> bool {
         let view = &self.view;
         !self.memtable.is_empty() || view.all_minis().next().is_some()
     }
 
-    /// What of it is not in runs yet.
+    /// Returns the bytes that are not in runs yet.
     pub fn memory_bytes(&self) -> usize {
         let minis = self.view.all_minis().map(|mini| mini.memory_bytes());
         self.memtable.memory_bytes() + minis.sum::<usize>()
     }
 
-    /// All of it is in runs, and the budget counts nothing for it: another may take its place.
+    /// Checks that all of it is in runs, and that the budget counts nothing for it, so that another
+    /// may replace it.
     pub fn check_in_runs(&self) {
         debug_assert!(
             !self.has_memory(),
@@ -187,7 +188,7 @@ impl LivePart {
         );
     }
 
-    /// Lets the budget know what the buffer takes, if that has changed; returns then whether the
+    /// Reports the buffer's memory to the budget, if it has changed. Then returns whether the
     /// generation is to be frozen.
     #[inline]
     pub fn count_buffer(&mut self, memory: &Member) -> Option<bool> {
@@ -224,8 +225,8 @@ impl LivePart {
         self.count_buffer(memory).unwrap_or(false) | freeze
     }
 
-    /// Deletes a range of keys, which is not empty, and returns whether the generation is to be
-    /// frozen. REQUIRES: the buffer is sealed.
+    /// Deletes a range of keys, which is not empty. Returns whether the generation is to be frozen.
+    /// REQUIRES: the buffer is sealed.
     pub fn remove(&mut self, range: KeyRange, memory: &Member) -> bool {
         debug_assert!(
             self.memtable.is_empty(),
@@ -234,7 +235,7 @@ impl LivePart {
         );
         let mut mini = MiniRun::removing(RemovedRanges::of(range));
         let mut minis = self.view.minis.to_vec();
-        // What nothing was written to since is one with the range before.
+        // If nothing was written since the last range, both are joined.
         if let Some(last) = minis.pop_if(|last| last.records() == 0) {
             mini.removed.join(&last.removed);
             memory.regrow(last.memory_bytes(), 0);
@@ -248,8 +249,8 @@ impl LivePart {
         memory.grow(bytes)
     }
 
-    /// Ends the generation: what takes writes waits to be written from now on, and the buffer gives
-    /// its memory back. Returns how many bytes wait. REQUIRES: the buffer is sealed.
+    /// Ends the generation: its memory now waits to be flushed, and the buffer frees its memory.
+    /// Returns how many bytes wait. REQUIRES: the buffer is sealed.
     pub fn freeze(&mut self, memory: &Member) -> usize {
         debug_assert!(
             self.memtable.is_empty(),
@@ -274,7 +275,7 @@ impl LivePart {
         bytes
     }
 
-    /// Others end the generation without this one: it has nothing in it, and goes on.
+    /// Counts a generation that others end. This partition has nothing in it, and keeps its memory.
     pub fn sit_out(&mut self) {
         let frozen = self.view.frozen.iter().cloned().chain([Minis::default()]);
         self.view = Arc::new(PartView {
@@ -283,8 +284,8 @@ impl LivePart {
         });
     }
 
-    /// Counts so many generations as waiting to be written, in which it had nothing. REQUIRES: it
-    /// has no memory yet.
+    /// Counts this many generations, in which it had nothing, as waiting to be flushed. REQUIRES:
+    /// it has no memory yet.
     pub fn wait_along(&mut self, generations: usize) {
         debug_assert!(
             !self.has_memory(),
@@ -296,8 +297,8 @@ impl LivePart {
         });
     }
 
-    /// Puts `merged` in the place of the runs in memory that it was made of, if they are all there
-    /// still; returns whether.
+    /// Replaces the runs in memory that `merged` was made of, if all of them still exist. Returns
+    /// whether it did.
     pub fn replace_minis(&mut self, old: &[Arc<MiniRun>], merged: Arc<MiniRun>) -> bool {
         let minis = &self.view.minis;
         let same = |window: &[Arc<MiniRun>]| window.iter().zip(old).all(|(a, b)| Arc::ptr_eq(a, b));
@@ -320,12 +321,12 @@ impl LivePart {
 }
 
 impl PartView {
-    /// The sorted buffers that are to be merged now, and the level of what they make.
+    /// Returns the sorted buffers that are to be merged now, and the level of the result.
     pub fn due_buffers(&self) -> Option<(&[Arc<MiniRun>], u32)> {
         self.due_minis(|levels| due_at(levels, 0, BUFFERS))
     }
 
-    /// The larger runs in memory that are to be merged, and the level of what they make.
+    /// Returns the larger runs in memory that are to be merged, and the level of the result.
     pub fn due_large_minis(&self) -> Option<(&[Arc<MiniRun>], u32)> {
         self.due_minis(|levels| {
             let greatest = levels.iter().copied().max().unwrap_or(0);
@@ -341,7 +342,7 @@ impl PartView {
         due(&levels).map(|due| (&self.minis[due.runs], due.level))
     }
 
-    /// Every run in memory, oldest first.
+    /// Returns every run in memory, oldest first.
     pub fn all_minis(&self) -> impl DoubleEndedIterator<Item = &Arc<MiniRun>> {
         self.frozen
             .iter()
@@ -349,7 +350,7 @@ impl PartView {
             .chain(self.minis.iter())
     }
 
-    /// The value that the operations on a key amount to by that time; see [`PartView::resolve`].
+    /// Returns the result of the operations on a key at that time; see [`PartView::resolve`].
     pub fn get(
         &self,
         (shape, time): (&Shape, PartTime),
@@ -365,7 +366,7 @@ impl PartView {
         Ok(PartFound::Value(value.map(|value| value.into_owned())))
     }
 
-    /// [`PartView::get`], and when the value expires; `None` where it would have to wait.
+    /// Like [`PartView::get`], with the moment of expiry; `None` if it would have to wait.
     pub fn stored(
         &self,
         (shape, time): (&Shape, PartTime),
@@ -383,9 +384,9 @@ impl PartView {
         Ok(resolved.map(|operation| operation.and_then(stored)))
     }
 
-    /// What the operations on a key amount to, `newest` being the newest of them, if there is one
-    /// that this view does not have. Without `wait` only what is in memory is looked at, and the
-    /// answer may be `None`: not known without waiting.
+    /// Combines the operations on a key. `newest` is the newest of them, if there is one that this
+    /// view does not have. Without `wait` only memory is searched, and the answer may be `None`:
+    /// not known without waiting.
     pub fn resolve<'a>(
         &self,
         shape: &'a Shape,
@@ -434,7 +435,7 @@ impl PartView {
         Ok(Some(settled.composed))
     }
 
-    /// Cursors over all sources, oldest first.
+    /// Returns cursors over all sources, oldest first.
     pub fn cursors(
         &self,
         shape: &Arc<Shape>,
@@ -450,8 +451,8 @@ impl PartView {
         cursors
     }
 
-    /// Whether half of what lies on the disk was deleted by ranges, and is there for no reader; by
-    /// those on the disk, or by those in memory as well.
+    /// Returns whether ranges have deleted half of the records on the disk: by the ranges on the
+    /// disk, and with `with_memory` also by those in memory.
     pub fn is_half_removed(&self, with_memory: bool) -> bool {
         let mut removed = RemovedRanges::default();
         for mini in self.all_minis().filter(|_| with_memory) {
@@ -467,7 +468,8 @@ impl PartView {
         dead_pages > 0 && dead_pages * 2 >= pages
     }
 
-    /// What the runs in memory and those of the disk have removed, each counted severally.
+    /// Returns the number of deleted ranges of the runs in memory and on the disk, each counted
+    /// separately.
     pub fn removed_ranges(&self) -> usize {
         let minis = self.all_minis().map(|mini| mini.removed.len());
         let runs = self.runs.iter().map(|run| run.reference.removed.len());
@@ -501,7 +503,7 @@ pub(crate) fn run_cursors<'a>(
     })
 }
 
-/// Operations on one key, added newest first.
+/// Combines operations on one key, added newest first.
 struct KeyComposer<'a> {
     shape: &'a Shape,
     key: &'a [u8],

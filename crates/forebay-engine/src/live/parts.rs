@@ -1,8 +1,8 @@
 //! The partitions of an open live table, and the router to them.
 //!
-//! A partition has a *place*, which stays its own for as long as the table is open: who was led
-//! there by a router may lock it, whatever router has replaced that one since. A partition that was
-//! released stays at its place, empty, and says so under its lock.
+//! A partition has a *place*, which it keeps for as long as the table is open. A thread that a
+//! router has sent there may lock it, even if the router was replaced since. A released partition
+//! stays at its place, empty, and says so under its lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::live::shape::Shape;
 use crate::partition::{Bounds, PartitionId, PartitionRange, first_bound};
 use crate::route::Router;
 
-/// Routers number places by 16 bits, the last of which stands for none.
+/// Routers number places by 16 bits. The last number means none.
 const MOST_PLACES: usize = u16::MAX as usize;
 
-/// See the module's text.
+/// All places of an open live table, with the router to the partitions that it holds.
 pub(crate) struct LiveParts {
-    /// Boxed, as room for several is set aside at once.
+    /// Boxed, as capacity for several is allocated at once.
     all: boxcar::Vec<Box<LiveSlot>>,
     router: ArcSwap<Router>,
-    /// The places that the router leads to.
+    /// The places that the router uses.
     places: ArcSwap<HashMap<PartitionId, usize>>,
 }
 
@@ -33,7 +33,7 @@ struct LiveSlot {
 }
 
 impl LiveSlot {
-    /// Of no partition.
+    /// Creates a slot without a partition.
     fn void(shape: &Shape) -> Self {
         let lower = first_bound(shape.order);
         let bounds = Bounds { lower, upper: None };
@@ -55,7 +55,7 @@ impl LiveParts {
         });
         let all: boxcar::Vec<Box<LiveSlot>> = slots.collect();
         if all.is_empty() {
-            // Who locks all has one lock at least, against which the router is not replaced.
+            // A thread that locks all then holds at least one lock, and the router is not replaced.
             all.push(Box::new(LiveSlot::void(shape)));
         }
         let here = all.iter().filter(|(_, slot)| slot.part.lock().is_here());
@@ -74,18 +74,18 @@ impl LiveParts {
         }
     }
 
-    /// The router as it is now.
+    /// Returns the current router.
     pub fn router(&self) -> Arc<Router> {
         self.router.load_full()
     }
 
-    /// The same for a moment, without taking part in it: for keys that are to be led by one router.
+    /// Like the above, borrowed for a moment: for keys that one router must route.
     #[inline]
     pub fn routing(&self) -> Guard<Arc<Router>> {
         self.router.load()
     }
 
-    /// The place of the partition that a key lies in; `None`: it is not here.
+    /// Returns the place of the partition that has a key; `None` if this table does not hold it.
     #[inline]
     pub fn place_of(&self, hash: u64, key: &[u8]) -> Option<usize> {
         self.router.load().partition(hash, key)
@@ -104,18 +104,18 @@ impl LiveParts {
         &self.all[place].range.bounds
     }
 
-    /// How many places there are.
+    /// Returns the number of places.
     pub fn places(&self) -> usize {
         self.all.count()
     }
 
-    /// By their places; those that were released are among them.
+    /// Returns the partitions by their places, including released ones.
     pub fn iter(&self) -> impl Iterator<Item = &Mutex<LivePart>> {
         self.all.iter().map(|(_, slot)| &slot.part)
     }
 
-    /// All locked, by their places: a moment of the whole table. Those that come while others are
-    /// waited for are among them, so that the router of that moment leads to none but these.
+    /// Locks all partitions, by their places: a moment of the whole table. Partitions that are
+    /// added while it waits are included, so the router of that moment uses only these.
     pub fn lock_all(&self) -> Vec<MutexGuard<'_, LivePart>> {
         let mut parts = Vec::with_capacity(self.places());
         while let Some(slot) = self.all.get(parts.len()) {
@@ -124,14 +124,15 @@ impl LiveParts {
         parts
     }
 
-    /// The place of a partition that is here.
+    /// Returns the place of a partition that this table holds.
     pub fn find(&self, id: PartitionId) -> Option<usize> {
         let place = *self.places.load().get(&id)?;
         let is_here = self.at(place).lock().is_here();
         is_here.then_some(place)
     }
 
-    /// The ids and bounds of the partitions that are here, in the table's order, at one moment.
+    /// Returns the ids and bounds of the partitions that this table holds, in the table's order, at
+    /// one moment.
     pub fn ranges(&self) -> Vec<PartitionRange> {
         let parts = self.lock_all();
         let slots = self.all.iter().zip(&parts);
@@ -142,7 +143,7 @@ impl LiveParts {
         ranges
     }
 
-    /// Whether there are places for so many more partitions; the text says what to do.
+    /// Checks whether there are places for this many more partitions. The text says what to do.
     pub fn check_room(&self, for_partitions: usize) -> Result<(), String> {
         match self.places() + for_partitions <= MOST_PLACES {
             true => Ok(()),
@@ -152,8 +153,8 @@ impl LiveParts {
         }
     }
 
-    /// Takes a partition in. REQUIRES: its bounds lie apart from the others', and the structure's
-    /// lock, so that nobody else changes the list, and no generation that was written is installed.
+    /// Adopts a partition. REQUIRES: its bounds are disjoint from the others', and the structure's
+    /// lock, so that no other thread changes the list or installs a flushed generation.
     pub fn adopt(&self, shape: &Shape, range: PartitionRange, part: LivePart) {
         debug_assert!(
             !self.places.load().contains_key(&range.id),
@@ -163,7 +164,7 @@ impl LiveParts {
         let part = Mutex::new(part);
         let place = self.all.push(Box::new(LiveSlot { range, part }));
         let mut parts = self.lock_all();
-        // It was in none of the generations that wait to be written, and counts them as all do.
+        // It was in none of the generations that wait to be flushed, and counts them as all do.
         let waiting = parts[..place]
             .first()
             .map_or(0, |part| part.view.frozen.len());
@@ -171,7 +172,7 @@ impl LiveParts {
         self.reroute(shape, &parts);
     }
 
-    /// Gives a partition up, in one moment for all readers and writers. REQUIRES: the structure's
+    /// Releases a partition, in one moment for all readers and writers. REQUIRES: the structure's
     /// lock.
     pub fn release(&self, shape: &Shape, place: usize) {
         let mut parts = self.lock_all();
@@ -182,8 +183,8 @@ impl LiveParts {
         self.reroute(shape, &parts);
     }
 
-    /// Puts partitions with bounds of their own in the place of one, in one moment for all readers
-    /// and writers. REQUIRES: their bounds lie within its, it has nothing in memory, and the
+    /// Replaces one partition by several with bounds of their own, in one moment for all readers
+    /// and writers. REQUIRES: their bounds are within its bounds, it has nothing in memory, and the
     /// structure's lock.
     pub fn exchange(&self, shape: &Shape, place: usize, own: Vec<(PartitionRange, LivePart)>) {
         let own = own.into_iter();
@@ -208,8 +209,8 @@ impl LiveParts {
         self.reroute(shape, &parts);
     }
 
-    /// Puts a partition in the place of what it was, for all readers and writers at once. REQUIRES:
-    /// it has nothing in memory, its writes are held up, and the structure's lock.
+    /// Replaces the content of a partition, for all readers and writers at once. REQUIRES: it has
+    /// nothing in memory, its writes are paused, and the structure's lock.
     pub fn replace(&self, place: usize, mut part: LivePart) {
         let mut here = self.at(place).lock();
         here.check_in_runs();
@@ -220,11 +221,11 @@ impl LiveParts {
         );
         part.wait_along(here.view.frozen.len());
         part.access = here.access;
-        // Who watches a key of the old one is told that it was written to.
+        // Dropping the old one notifies the watchers of its keys that these were written to.
         *here = part;
     }
 
-    /// A place for a partition, which is not here yet.
+    /// Reserves a place for a partition, which the table does not hold yet.
     fn reserve(&self, range: PartitionRange) -> usize {
         let part = Mutex::new(LivePart::released());
         self.all.push(Box::new(LiveSlot { range, part }))
@@ -259,7 +260,7 @@ impl LiveParts {
     }
 }
 
-/// Partitions that are here, with their places.
+/// Partitions that the table holds, with their places.
 type PlacedRanges<'a> = Vec<(usize, &'a PartitionRange)>;
 
 fn places_of(held: &PlacedRanges<'_>) -> HashMap<PartitionId, usize> {

@@ -1,10 +1,10 @@
-//! Holding up the writes to some partitions, until all that was written to them is in runs.
+//! Pauses the writes to some partitions until all earlier writes are in runs.
 //!
-//! What becomes of a partition as a whole, runs that are added to it, its cut or its end, takes its
-//! place in history so: what was written before is older, what is written after is newer, and the
-//! log has no record of the partition that would be read back into what it has become. Memory is
-//! flushed before, with writes going on, and once more for the partitions that are held up, if
-//! anything was written to them meanwhile. Writes to other partitions do not wait.
+//! Changes of a whole partition, such as added runs, a split or its release, use this. It gives
+//! them a place in the order of writes: earlier writes are older, later writes are newer. The log
+//! then has no record of the partition that recovery would apply to the changed one. Memory is
+//! flushed first, while writes continue. If more was written meanwhile, memory of the paused
+//! partitions is flushed once more. Writes to other partitions do not wait.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::live::error::LiveError;
 use crate::live::part::Access;
 use crate::live::shared::{GATE_ENDED, LiveShared};
 
-/// How long a wait lasts before its reason is looked at again.
+/// How long a wait lasts before its reason is checked again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// No write to some partitions passes while this lives. REQUIRES: one at a time, by the lock
-/// `ingesting`.
+/// A pause of the writes to some partitions, for as long as this lives. REQUIRES: one at a time, by
+/// the lock `ingesting`.
 pub(crate) struct Pause<'a> {
     shared: &'a LiveShared,
     places: Vec<usize>,
 }
 
 impl<'a> Pause<'a> {
-    /// When this returns, whatever had passed before is in the log and in memory.
+    /// Begins a pause. When this returns, all earlier writes are in the log and in memory.
     pub fn new(shared: &'a LiveShared, places: Vec<usize>) -> Self {
         debug_assert!(
             shared.ingesting.is_locked(),
@@ -42,7 +42,7 @@ impl<'a> Pause<'a> {
         Self { shared, places }
     }
 
-    /// Writes to runs what was written to the partitions before they were held up.
+    /// Flushes the partitions' writes from before the pause to runs.
     pub fn flush(&self) -> Result<(), LiveError> {
         let parts = &self.shared.parts;
         match self
@@ -69,7 +69,8 @@ impl Drop for Pause<'_> {
 }
 
 impl LiveShared {
-    /// Waits until writes to a partition are held up no longer, or says that none passes any more.
+    /// Waits until writes to a partition are no longer paused. Returns an error if none passes any
+    /// more.
     #[cold]
     pub fn wait_while_paused(&self, place: usize) -> Result<(), LiveError> {
         loop {

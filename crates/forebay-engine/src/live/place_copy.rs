@@ -1,4 +1,4 @@
-//! A partition that goes on in the log of another group, with all that it has.
+//! Moves a partition, with all its data, to the log of another group.
 
 use crate::live::LiveTable;
 use crate::live::applied::AppliedPlace;
@@ -9,9 +9,9 @@ use crate::live::shared::LiveShared;
 use crate::partition::PartitionId;
 
 impl LiveTable {
-    /// Says that all a partition of a replicated table has is at this place of a group's log. What
-    /// is in memory goes to runs first, then one replacement of the manifest moves it: whoever
-    /// opens the table after a crash finds it there, or where it was.
+    /// Sets the place of a replicated partition, with all its data, to this place of a group's log.
+    /// Memory is flushed to runs first, then one replacement of the manifest moves it. After a
+    /// crash, the partition is at the new place or at the old one.
     ///
     /// REQUIRES: nothing of the partition's log is applied meanwhile, and no entry in part.
     pub fn place_copy(&self, id: PartitionId, place: AppliedPlace) -> Result<(), LiveError> {
@@ -42,12 +42,12 @@ impl LiveShared {
         let partition = partitions.find(|partition| partition.id == id);
         let partition = partition.ok_or_else(|| self.no_partition(id))?;
         let before = partition.applied.as_ref().map_or(0, |place| place.loaded);
-        // No load is added again in another log.
+        // A load is not added again in another log.
         let place = AppliedPlace {
             loaded: place.loaded.max(before),
             ..place
         };
-        // Else a generation that waits to be written would take the place back.
+        // Otherwise a generation that waits to be flushed would move the place back.
         debug_assert!(
             partition
                 .applied

@@ -1,4 +1,5 @@
-//! Files that flushes are about to open, so that two of them do not count the same free ones.
+//! Counts files that flushes are about to open, so that two flushes do not count the same free
+//! ones.
 
 use std::io;
 
@@ -16,15 +17,15 @@ pub(crate) struct FilePromise<'p> {
 }
 
 impl PromisedFiles {
-    /// Promises `files` of those that the process may still open; `None` where fewer than `spare`
-    /// would be left then. `count_free` counts them; without a limit that matters it gives `None`.
+    /// Reserves `files` of those that the process may still open; `None` if fewer than `spare`
+    /// would be left. `count_free` counts them; without a relevant limit it returns `None`.
     pub fn promise(
         &self,
         files: u64,
         spare: u64,
         count_free: impl FnOnce() -> io::Result<Option<u64>>,
     ) -> io::Result<Option<FilePromise<'_>>> {
-        // Counted while it is locked: what another flush opens is either promised or counted.
+        // Counted under the lock: what another flush opens is either promised or counted.
         let mut promised = self.0.lock();
         if count_free()?.is_some_and(|free| free < *promised + files + spare) {
             return Ok(None);
@@ -38,7 +39,7 @@ impl PromisedFiles {
 }
 
 impl FilePromise<'_> {
-    /// One of the files is open: it counts by itself from now on.
+    /// Records that one of the files is open: it counts by itself from now on.
     pub fn is_opened(&mut self) {
         debug_assert!(self.files > 0, "more files were opened than promised");
         self.files -= 1;

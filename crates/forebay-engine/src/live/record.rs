@@ -1,4 +1,4 @@
-//! A record as it lies in memory and in the log.
+//! The encoding of a record in memory and in the log.
 //!
 //! ```text
 //! record = tag (1 byte), key length (LEB128), payload length (LEB128), key, payload
@@ -10,7 +10,7 @@ use forebay_run::bytes::append_bytes;
 use forebay_run::operation::Operation;
 use forebay_run::record::{decode, encode};
 
-/// A record within the bytes that hold it.
+/// A record within the bytes that contain it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record<'a> {
     pub key: &'a [u8],
@@ -21,7 +21,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The record that begins at `at`; `None` when the bytes there are none.
+    /// Decodes the record that begins at `at`; `None` if the bytes are not a record.
     #[inline]
     pub fn read(bytes: &'a [u8], at: usize) -> Option<Self> {
         let bytes = bytes.get(at..)?;
@@ -75,7 +75,7 @@ pub(crate) fn append_raw(out: &mut Vec<u8>, key: &[u8], tag: u8, payload: &[u8])
     append_bytes(out, payload);
 }
 
-/// Two numbers: one move each.
+/// Two numbers in one move each.
 #[inline]
 fn append_words(out: &mut Vec<u8>, tag: u8, key: &[u8; 8], payload: &[u8; 8]) {
     let mut record = [0; 19];

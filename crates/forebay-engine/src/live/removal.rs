@@ -1,8 +1,8 @@
-//! Deleting a range of keys by one record, in one moment for all partitions.
+//! Deletes a range of keys by one record, in one moment for all partitions.
 //!
-//! Every partition's buffer is sorted, so that what was written before lies in older sources; a
-//! source without records then says which keys of those are deleted (`removed`). No key is read,
-//! and none is written.
+//! Every partition's buffer is sorted first, so that earlier writes are in older sources. Then a
+//! source without records says which keys of those are deleted (`removed`). No key is read, and
+//! none is written.
 
 use std::ops::Bound;
 
@@ -20,25 +20,25 @@ use crate::live::shape::PartTime;
 use crate::live::shared::LiveShared;
 use crate::live::snapshot::Snapshot;
 
-/// A partition with so many ranges in its memory and its runs takes no more of them: look-ups
+/// A partition with this many ranges in its memory and its runs takes no more of them: look-ups
 /// search them, and the manifest names them.
 const MOST_RANGES: usize = 1000;
 
-/// What a range was deleted from.
+/// The outcome of the deletion of a range.
 #[derive(Debug)]
 pub(crate) enum Removal<'a> {
-    /// The table just before, and the commit.
+    /// The table just before the deletion, and the commit.
     Done(Snapshot, Commit<'a>),
-    /// Nothing was done: there are as many ranges as there may be.
+    /// Nothing was done: the limit of ranges is reached.
     TooMany,
 }
 
-/// All partitions locked, and what of a range lies in which.
+/// All partitions locked, and the part of a range in each.
 type LockedPieces<'a> = (Vec<MutexGuard<'a, LivePart>>, Vec<(usize, KeyRange)>);
 
 impl LiveShared {
-    /// Deletes the keys between two. Only for ordered tables: [`LiveError::NoKeyOrder`]; and where
-    /// all partitions of the range are here: [`LiveError::NotHere`].
+    /// Deletes the keys between two. Only for ordered tables: [`LiveError::NoKeyOrder`]. The table
+    /// must hold all partitions of the range: [`LiveError::NotHere`].
     pub fn remove_keys(
         &self,
         from: Bound<&[u8]>,
@@ -50,7 +50,7 @@ impl LiveShared {
             return Err(LiveError::NoKeyOrder { table });
         }
         let (parts, pieces) = self.lock_pieces(&KeyRange::between(from, to), bound)?;
-        // With all of them locked none is given up, or cut.
+        // While all are locked, none is released or split.
         let gap = self.parts.routing().gap_in(&ScanRange::keys(from, to));
         match gap.filter(|_| bound.is_none()) {
             Some(key) => Err(self.shape.not_here(&key)),
@@ -58,7 +58,8 @@ impl LiveShared {
         }
     }
 
-    /// Deletes all keys of the partitions that are here; of its own, where it is bound to one.
+    /// Deletes all keys of the partitions that this table holds. A bound handle deletes only those
+    /// of its own partition.
     pub fn remove_all(&self, bound: Option<&BoundEntry>) -> Result<Commit<'_>, LiveError> {
         let (parts, pieces) = self.lock_pieces(&KeyRange::all(), bound)?;
         Ok(self.remove_pieces(pieces, parts, bound)?.1)
@@ -79,7 +80,7 @@ impl LiveShared {
         Ok(Removal::Done(before, commit))
     }
 
-    /// What of a range lies in which of the partitions that are here.
+    /// Returns the part of a range in each partition that this table holds.
     fn pieces(
         &self,
         range: &KeyRange,
@@ -115,7 +116,7 @@ impl LiveShared {
                 .removed(&piece, |key| self.may_be_there(view, time, key));
             freeze |= part.remove(piece, &self.memory);
             part.wrote(bound);
-            // What lies on the disk is to be removed there, too.
+            // Records on the disk are to be removed, too.
             freeze |= part.view.is_half_removed(true);
         }
         drop(parts);
@@ -126,15 +127,15 @@ impl LiveShared {
         Ok((before, Commit::new(self, lsn)))
     }
 
-    /// Whether a view has a key, or may have: nobody waits for the device here.
+    /// Returns whether a view has a key, or may have it: this must not wait for the device.
     fn may_be_there(&self, view: &PartView, time: PartTime, key: &[u8]) -> bool {
         let place = self.shape.place(key);
         let found = view.get((&self.shape, time), place, key, None, false);
         !matches!(found, Ok(PartFound::Value(None)))
     }
 
-    /// All partitions locked, with writes let through to those that have a part of a range. Who is
-    /// bound to one is told of that one's part.
+    /// Locks all partitions, and checks that writes to those with a part of the range may pass. A
+    /// bound handle gets only its own partition's part.
     fn lock_pieces(
         &self,
         range: &KeyRange,
@@ -166,7 +167,7 @@ impl LiveShared {
         }
     }
 
-    /// The ranges of all partitions are one record: a crash leaves all of them or none.
+    /// Writes the ranges of all partitions as one record: a crash leaves all of them or none.
     fn log_removed(&self, pieces: &[(usize, KeyRange)]) -> Result<Option<Lsn>, LiveError> {
         let Some(log) = self.log.as_ref().filter(|_| !pieces.is_empty()) else {
             return Ok(None);

@@ -1,11 +1,11 @@
 //! Ranges of keys that were deleted by one record each.
 //!
 //! A source of a partition's records, in memory or on the disk, may have such ranges beside its
-//! records: what *older* sources hold there is deleted, its own records are not. So merging sources
-//! joins what their ranges cover, and leaves out what the ranges of the newer ones cover in the
-//! older ones; with the oldest source of all they have done their work.
+//! records. They delete the keys of *older* sources, not the source's own records. Merging sources
+//! joins their ranges, and drops the records of older sources that a newer source's ranges cover. A
+//! merge with the oldest source drops the ranges, too.
 //!
-//! A hashed table has no order of keys: there a whole partition is deleted or nothing.
+//! A hashed table has no order of keys: a range is a whole partition or nothing.
 
 use std::ops::Bound as RangeBound;
 
@@ -17,17 +17,17 @@ use crate::bound::Bound;
 use crate::live::record::{Record, append_raw};
 use crate::partition::{Bounds, PartitionId, check_apart};
 
-/// The tag of a range in the log: not one that an operation has.
+/// The tag of a range in the log. No operation has it.
 const REMOVED_TAG: u8 = 7;
 
-/// Keys from `from` on, up to `to`, which is not among them; without it all.
+/// The keys from `from` up to `to`, exclusive; without `to`, all later keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyRange {
     pub from: Vec<u8>,
     pub to: Option<Vec<u8>>,
 }
 
-/// See the module's text. Rising, and apart: between two of them there are keys.
+/// A set of deleted ranges. They are rising and disjoint: between two of them there are keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Bounds>", into = "Vec<Bounds>")]
 pub(crate) struct RemovedRanges {
@@ -42,7 +42,8 @@ impl KeyRange {
         }
     }
 
-    /// The keys between two. Behind a key comes first what has one more byte, of zero.
+    /// Returns the range of the keys between two bounds. The successor of a key is the key with one
+    /// more byte, zero.
     pub fn between(from: RangeBound<&[u8]>, to: RangeBound<&[u8]>) -> Self {
         let behind = |key: &[u8]| [key, &[0]].concat();
         Self {
@@ -59,8 +60,8 @@ impl KeyRange {
         }
     }
 
-    /// What of it lies in a partition, where a partition that is covered wholly has all keys;
-    /// `None`: nothing.
+    /// Returns the part of it in a partition; `None` if there is none. A partition that is covered
+    /// fully has the range of all keys.
     pub fn within(&self, bounds: &Bounds) -> Option<Self> {
         let (lower, upper) = match (&bounds.lower, &bounds.upper) {
             (Bound::Key(lower), None) => (&lower[..], None),
@@ -98,8 +99,8 @@ impl KeyRange {
         append_raw(out, &self.from, REMOVED_TAG, &payload);
     }
 
-    /// The ranges that a record of the log consists of, `None` where it has operations; the text of
-    /// an error says what is wrong.
+    /// Decodes the ranges of a record of the log; `None` if it has operations. The text of an error
+    /// says what is wrong.
     pub fn all_of(record: &[u8]) -> Option<Result<Vec<(PartitionId, Self)>, String>> {
         if record.first() != Some(&REMOVED_TAG) {
             return None;
@@ -129,7 +130,7 @@ impl KeyRange {
     }
 }
 
-/// Whether the end `a` lies at `b` or before it; `None` is the end of the order.
+/// Returns whether the end `a` is at `b` or before it; `None` is the end of the order.
 fn ends_at_most(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
     match (a, b) {
         (_, None) => true,
@@ -139,7 +140,7 @@ fn ends_at_most(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
 }
 
 impl RemovedRanges {
-    /// REQUIRES: it is not empty.
+    /// Creates a set of one range. REQUIRES: it is not empty.
     pub fn of(range: KeyRange) -> Self {
         debug_assert!(!range.is_empty(), "{range:?} has no keys to delete");
         Self {
@@ -151,24 +152,24 @@ impl RemovedRanges {
         self.ranges.is_empty()
     }
 
-    /// How many ranges there are.
+    /// Returns the number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// The memory it takes beside itself.
+    /// Returns the memory it uses besides itself.
     pub fn memory_bytes(&self) -> usize {
         let keys =
             |range: &KeyRange| range.from.capacity() + range.to.as_ref().map_or(0, Vec::capacity);
         self.ranges.capacity() * size_of::<KeyRange>() + self.ranges.iter().map(keys).sum::<usize>()
     }
 
-    /// Whether nothing of what is older counts.
+    /// Returns whether everything older is deleted.
     pub fn is_all(&self) -> bool {
         matches!(&self.ranges[..], [only] if only.is_all())
     }
 
-    /// About how many pages of a run they cover.
+    /// Returns about how many pages of a run they cover.
     pub fn pages_of(&self, run: &Run) -> u64 {
         if self.is_all() {
             return run.summary().pages;
@@ -213,7 +214,7 @@ impl RemovedRanges {
         );
     }
 
-    /// Whether there are keys between a range and those before and behind it.
+    /// Returns whether there are keys between a range and its neighbours.
     fn lies_apart(&self, at: usize) -> bool {
         let around = at.saturating_sub(1)..(at + 2).min(self.ranges.len());
         let apart =
@@ -221,20 +222,20 @@ impl RemovedRanges {
         self.ranges[around].is_sorted_by(apart)
     }
 
-    /// Adds those of another source.
+    /// Adds the ranges of another source.
     pub fn join(&mut self, other: &Self) {
         for range in &other.ranges {
             self.add(range.clone());
         }
     }
 
-    /// What of a range of positions they leave, in the order of a walk.
+    /// Returns the parts of a range of positions that are not deleted, in the order of a walk.
     pub fn uncovered(&self, range: &ScanRange, direction: Direction) -> Vec<ScanRange> {
         if self.is_empty() {
             return vec![range.clone()];
         }
         let ends = self.ranges.iter().map(|removed| Some(&removed.from[..]));
-        // Behind one without an end there is nothing more.
+        // Nothing follows a range without an end.
         let starts = self
             .ranges
             .iter()
@@ -254,9 +255,10 @@ impl RemovedRanges {
     }
 }
 
-/// Cursors over what counts of some sources, newest first, each with the ranges beside it and what
-/// opens it. `removed` is what newer sources than these have removed, and what these have, then.
-/// The cursors come oldest first; a source of which nothing counts has none.
+/// Returns cursors over the visible records of some sources. The sources are given newest first,
+/// each with its ranges and a function that opens it. `removed` has the ranges of newer sources,
+/// and gets those of these sources. The cursors are returned oldest first; a source without visible
+/// records has none.
 pub(crate) fn cursors_of<'a, S, C>(
     newest_first: impl Iterator<Item = (S, &'a RemovedRanges)>,
     removed: &mut RemovedRanges,
@@ -279,7 +281,7 @@ fn place(key: &[u8]) -> Position {
     }
 }
 
-/// The start of a range, or the key, whichever comes later.
+/// Returns the start of a range, or the key, whichever is later.
 fn later(from: &RangeBound<Position>, key: &[u8]) -> RangeBound<Position> {
     match from {
         RangeBound::Included(at) | RangeBound::Excluded(at) if at.key[..] >= *key => from.clone(),
@@ -287,7 +289,7 @@ fn later(from: &RangeBound<Position>, key: &[u8]) -> RangeBound<Position> {
     }
 }
 
-/// The end of a range, or that before the key, whichever comes earlier.
+/// Returns the end of a range, or the end before the key, whichever is earlier.
 fn earlier(to: &RangeBound<Position>, key: &[u8]) -> RangeBound<Position> {
     match to {
         RangeBound::Included(at) | RangeBound::Excluded(at) if at.key[..] < *key => to.clone(),
@@ -295,7 +297,7 @@ fn earlier(to: &RangeBound<Position>, key: &[u8]) -> RangeBound<Position> {
     }
 }
 
-/// Whether no place lies in it.
+/// Returns whether the range is empty.
 pub(crate) fn is_void(range: &ScanRange) -> bool {
     match (&range.from, &range.to) {
         (_, RangeBound::Unbounded) => false,
@@ -346,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Keys of one byte, and a bound of a range of them.
+    /// Returns a bound of a range of keys of one byte.
     fn bound(kind: u8, key: u8) -> RangeBound<Vec<u8>> {
         match kind % 3 {
             0 => RangeBound::Unbounded,

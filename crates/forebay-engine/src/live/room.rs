@@ -1,7 +1,7 @@
-//! The room on a table's disk that flushes need.
+//! The free space that flushes need on a table's disk.
 //!
-//! What is in memory has to become runs before logs can be shortened, so that room is nobody
-//! else's: merges end before they take it, and logs of replicas take no entries.
+//! Memory must be flushed to runs before logs can be shortened, so this space is reserved. Merges
+//! end before they use it, and logs of replicas take no entries.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use crate::live::budget::Budget;
 use crate::live::error::LiveError;
 use crate::live::shared::LiveShared;
 
-/// What flushes need besides the bytes in memory: manifests, pages that are not full.
+/// The space that flushes need besides the bytes in memory: manifests, and pages that are not full.
 const EXTRA_BYTES: u64 = 2 << 20;
-/// A merge looks for room each time that it has written so much.
+/// A merge checks the free space each time that it has written this much.
 pub(crate) const MERGE_LOOK_BYTES: u64 = 1 << 20;
 
-/// Tells of the disk that a table lies on. It does not keep the table open.
+/// A handle to the disk of a table. It does not keep the table open.
 #[derive(Debug, Clone)]
 pub struct DiskRoom {
     disk: Arc<dyn Disk>,
@@ -28,23 +28,23 @@ pub struct DiskRoom {
     budget: Arc<Budget>,
 }
 
-/// The room at a moment.
+/// The space at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundRoom {
     pub free_bytes: u64,
-    /// So much the tables in memory may need to be written to runs, all of the budget together.
+    /// The space that flushes of all tables of the budget together may need.
     pub flush_bytes: u64,
 }
 
 impl FoundRoom {
-    /// What is free besides that.
+    /// Returns the free space besides that.
     pub fn spare_bytes(&self) -> u64 {
         self.free_bytes.saturating_sub(self.flush_bytes)
     }
 }
 
 impl DiskRoom {
-    /// `None` where nobody knows how much is free.
+    /// Returns the space; `None` if the free space is unknown.
     pub fn look(&self) -> Option<FoundRoom> {
         let free_bytes = self.disk.free_bytes(&self.dir).ok().flatten()?;
         let memory_bytes = self.budget.write_bytes() as u64;
@@ -54,19 +54,19 @@ impl DiskRoom {
         })
     }
 
-    /// Where the table lies.
+    /// Returns the directory of the table.
     pub fn dir(&self) -> &std::path::Path {
         &self.dir
     }
 
-    /// Has the tables of the budget written that have much in memory.
+    /// Asks tables of the budget with much memory to flush.
     pub fn ask_for_flushes(&self) {
         self.budget.ask_great_ones();
     }
 }
 
 impl LiveTable {
-    /// Tells of the room on the table's disk.
+    /// Returns a handle to the table's disk.
     pub fn disk_room(&self) -> DiskRoom {
         self.shared().disk_room()
     }
@@ -81,7 +81,7 @@ impl LiveShared {
         }
     }
 
-    /// Ends a merge that would take the room that flushes need: it comes again later.
+    /// Ends a merge that would use the space that flushes need. It is tried again later.
     pub fn check_merge_room(&self) -> Result<(), LiveError> {
         let room = self.disk_room();
         let Some(found) = room.look().filter(|found| found.spare_bytes() == 0) else {

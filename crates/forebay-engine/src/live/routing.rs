@@ -1,4 +1,4 @@
-//! Where keys of a table lie at one moment.
+//! The routing of a table's keys to partitions at one moment.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use crate::live::shared::LiveShared;
 use crate::partition::PartitionId;
 use crate::route::Router;
 
-/// Leads keys as the table did when it was taken: for several keys that is looked up once.
+/// A fixed router of keys to partitions, as the table had it when this was taken. Use it to route
+/// several keys by the same state.
 #[derive(Debug)]
 pub struct KeyRouting<'t> {
     shared: &'t LiveShared,
@@ -23,13 +24,13 @@ impl<'t> KeyRouting<'t> {
         }
     }
 
-    /// A number that is another one once any key is led to another partition than before. Where it
-    /// is the same before and after, all that was read between was led alike.
+    /// Returns a number that changes whenever any key is routed to another partition. If it is the
+    /// same before and after some reads, they were routed alike.
     pub fn number(&self) -> u64 {
         self.router.number()
     }
 
-    /// The partition that a key lies in; `None`: it is not here.
+    /// Returns the partition that has a key; `None` if the table does not hold it.
     #[inline]
     pub fn partition_of(&self, key: &[u8]) -> Option<PartitionId> {
         let place = self.shared.shape.place(key);

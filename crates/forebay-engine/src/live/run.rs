@@ -1,9 +1,8 @@
-//! A run of a partition, of whose file it may see a part only.
+//! A run of a partition, which may see only a part of the file.
 //!
-//! Where a partition is split, nothing is copied: both halves name the runs that it had, each
-//! with its bounds. A merge writes what its partition sees, so that the new run is all its own.
-//! Look-ups need not ask: a key that lies in a partition lies in what it sees of its runs. Whatever
-//! walks a run does.
+//! A split copies nothing: both children name the runs of the partition, each with its bounds. A
+//! merge writes only what its partition sees, so the new run belongs to it alone. Look-ups need no
+//! check: a key of a partition is in its part of the runs. A walk over a run needs one.
 
 use std::ops::Bound as RangeBound;
 use std::path::Path;
@@ -15,25 +14,25 @@ use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
 use forebay_run::{Run, RunError, RunScan};
 
 use crate::bound::Bound;
-use crate::described::RunDescription;
 use crate::layout::TableFiles;
 use crate::live::error::LiveError;
 use crate::live::manifest::LiveRunRef;
 use crate::live::removed::is_void;
 use crate::live::shape::Shape;
 use crate::partition::Bounds;
+use crate::run_description::RunDescription;
 
-/// See the module's text.
+/// A run as its partition sees it, with its entry in the manifest.
 #[derive(Debug)]
 pub(crate) struct LiveRun {
     pub run: Arc<Run>,
     pub reference: LiveRunRef,
-    /// What the partition sees of it; without it all.
+    /// The part of it that the partition sees; without it, all.
     seen: Option<ScanRange>,
 }
 
 impl LiveRun {
-    /// REQUIRES: the file is that of the run which is described.
+    /// Creates a run. REQUIRES: the file is that of the described run.
     pub fn new(run: Arc<Run>, reference: LiveRunRef) -> Self {
         debug_assert_eq!(
             *run.summary(),
@@ -49,7 +48,7 @@ impl LiveRun {
         }
     }
 
-    /// What the partition sees of some ranges of the run.
+    /// Returns the parts of some ranges of the run that the partition sees.
     pub fn seen(&self, ranges: Vec<ScanRange>) -> Vec<ScanRange> {
         match &self.seen {
             None => ranges,
@@ -60,7 +59,7 @@ impl LiveRun {
         }
     }
 
-    /// About how many pages of the file the partition sees.
+    /// Returns about how many pages of the file the partition sees.
     pub fn pages_seen(&self) -> u64 {
         match &self.seen {
             None => self.run.summary().pages,
@@ -68,13 +67,13 @@ impl LiveRun {
         }
     }
 
-    /// Whether a part of its partition that has these bounds sees anything of it. Reads a page.
+    /// Returns whether a child with these bounds sees a record of it. Reads a page.
     pub fn counts_within(&self, bounds: &Bounds) -> Result<bool, RunError> {
         Ok(!self.reference.removed.is_empty() || has_records(&self.run, scan_range(bounds))?)
     }
 
-    /// The run as a partition with these bounds sees it. `is_shared`: another one has it, too.
-    /// Reads a page or two.
+    /// Returns the run as a partition with these bounds sees it. `is_shared`: another one has it,
+    /// too. Reads a page or two.
     pub fn within(&self, bounds: &Bounds, is_shared: bool) -> Result<Arc<Self>, RunError> {
         let is_cut = is_shared || self.has_records_outside(bounds)?;
         let reference = LiveRunRef {
@@ -102,7 +101,7 @@ impl LiveRun {
     }
 }
 
-/// Opens the file of a run and compares it with what the manifest says of it.
+/// Opens the file of a run and compares it with its entry in the manifest.
 pub(crate) fn open_file(
     disk: &dyn Disk,
     files: &TableFiles,
@@ -139,7 +138,7 @@ fn has_records(run: &Arc<Run>, range: ScanRange) -> Result<bool, RunError> {
     RunScan::new(Arc::clone(run), range, Direction::Forward).advance()
 }
 
-/// What lies between the bounds of a partition.
+/// Returns the range of positions between the bounds of a partition.
 fn scan_range(bounds: &Bounds) -> ScanRange {
     ScanRange {
         from: RangeBound::Included(position(&bounds.lower)),
@@ -163,7 +162,7 @@ fn position(bound: &Bound) -> Position {
     }
 }
 
-/// What two ranges have in common.
+/// Returns the intersection of two ranges.
 fn narrowed(range: &ScanRange, within: &ScanRange) -> ScanRange {
     ScanRange {
         from: later(&range.from, &within.from).clone(),

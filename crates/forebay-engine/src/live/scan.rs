@@ -1,4 +1,4 @@
-//! Walking a snapshot's records in its table's order, either way, over all partitions.
+//! Walks a snapshot's records in its table's order, in both directions, over all partitions.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::live::shape::{PartTime, Shape};
 use crate::route::Router;
 use crate::walk::Walk;
 
-/// A walk over records, in hash order or key order as the table is. It holds the files and memory
-/// of its snapshot.
+/// A walk over records, in the table's hash order or key order. It keeps the files and memory of
+/// its snapshot.
 ///
-/// After [`LiveScan::advance`] returned `true`, `key` and `value` are those of the record that it
-/// moved to; otherwise they mean nothing. What had expired when the walk was begun is left out.
+/// After [`LiveScan::advance`] returned `true`, `key` and `value` are those of the current record.
+/// Otherwise they have no meaning. Records that had expired when the walk began are left out.
 pub struct LiveScan {
     shape: Arc<Shape>,
     router: Arc<Router>,
@@ -64,7 +64,7 @@ impl LiveScan {
         moved.map_err(|source| shape.run_error(source))
     }
 
-    /// The key's hash64; 0 in ordered tables.
+    /// Returns the key's hash64; 0 in ordered tables.
     pub fn hash(&self) -> u64 {
         self.walk.hash()
     }
@@ -80,7 +80,7 @@ impl LiveScan {
     }
 }
 
-/// The time of the partition of each segment.
+/// Returns the time of the partition of each segment.
 fn moments(shape: &Shape, router: &Router, parts: &[SnapshotPart]) -> Vec<u64> {
     let segments = router.segments(&ScanRange::all());
     let moment = |segment| {

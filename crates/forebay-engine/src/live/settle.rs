@@ -1,7 +1,7 @@
-//! What expiry asks of writes: operations get times, and inserts are settled.
+//! Prepares writes for expiry: operations get times, and inserts are settled.
 //!
-//! An insert takes whatever it meets for alive, so that in tables whose records expire inserts are
-//! settled when they are written, by reading.
+//! An insert treats whatever it meets as alive. In tables whose records expire, an insert is
+//! therefore settled when it is written, by a read.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use crate::live::shape::PartTime;
 use crate::live::shared::LiveShared;
 
 impl LiveShared {
-    /// Whether operations are given times as they are written: of those that bring the moment at
-    /// which they expire only deltas need another.
+    /// Returns whether operations get times as they are written. Of operations with a moment of
+    /// expiry, only deltas need another time.
     #[inline]
     fn stamps(&self) -> bool {
         match self.options.expiry {
@@ -25,13 +25,13 @@ impl LiveShared {
         }
     }
 
-    /// Whether an operation cannot be kept as it comes.
+    /// Returns whether an operation must be changed before it is stored.
     #[inline]
     pub fn changes(&self, operation: &Operation<'_>) -> bool {
         self.options.expiry != Expiry::Never && (self.stamps() || is_insert(operation))
     }
 
-    /// The operation as it is kept.
+    /// Returns the operation in its stored form.
     fn stamped<'a>(&self, operation: Operation<'a>, time: PartTime) -> Operation<'a> {
         let written_ms = self.shape.now_ms(time);
         let expires_ms = match (operation.times().expires_ms, self.options.expiry) {
@@ -44,11 +44,11 @@ impl LiveShared {
         })
     }
 
-    /// What expired by then may be left out of a run with nothing older below it: now, but not
-    /// after the earliest delta elsewhere was written. A delta that was written while a value
-    /// lasted may still wait to be merged with it; those to come are written later than now.
-    /// REQUIRES: `now_ms` was read before `newer` was seen, under the partition's lock, which tells
-    /// of all that is not in that run.
+    /// Returns the moment up to which expired records may be left out of a run with nothing older
+    /// below it. It is now, but not after the earliest delta elsewhere was written. A delta that
+    /// was written while a value was alive may still wait to be merged with it. Later deltas are
+    /// written after now. REQUIRES: `now_ms` was read before `newer` was seen, under the
+    /// partition's lock, and `newer` covers all sources that are not in that run.
     pub fn droppable_ms(&self, now_ms: u64, newer: impl Iterator<Item = Option<u64>>) -> u64 {
         match self.options.expiry {
             Expiry::Never => 0,
@@ -56,7 +56,7 @@ impl LiveShared {
         }
     }
 
-    /// A batch as it is kept, written at that time; `None` when that is as it is.
+    /// Returns a batch in its stored form, written at that time; `None` if it needs no change.
     pub fn stamped_batch(&self, batch: &Batch, time: PartTime) -> Option<Batch> {
         if !self.stamps() {
             return None;
@@ -68,13 +68,13 @@ impl LiveShared {
         Some(stamped)
     }
 
-    /// Whether inserts are settled when they are written.
+    /// Returns whether inserts are settled when they are written.
     #[inline]
     pub fn settles(&self) -> bool {
         self.options.expiry != Expiry::Never
     }
 
-    /// Whether a batch has inserts that must be settled by reading.
+    /// Returns whether a batch has inserts that must be settled by a read.
     pub fn must_settle(&self, batch: &Batch) -> bool {
         self.settles() && batch.records().any(|(_, operation)| is_insert(&operation))
     }
@@ -87,7 +87,7 @@ fn is_insert(operation: &Operation<'_>) -> bool {
     )
 }
 
-/// The batch without inserts, given which keys are there before it.
+/// Returns the batch without inserts, given which keys exist before it.
 pub(crate) fn settle<'a>(
     batch: &'a Batch,
     present: &mut HashMap<&'a [u8], bool>,

@@ -1,4 +1,4 @@
-//! What every part of a live table needs to know of it: name, order, kind of deltas.
+//! The facts about a live table that all its parts need: name, order, kind of deltas.
 
 use std::sync::Arc;
 
@@ -20,36 +20,37 @@ pub(crate) struct Shape {
     pub order: Order,
     pub hasher: KeyHasher,
     pub delta: Option<DeltaKind>,
-    /// Tells what has expired.
+    /// The clock that decides which records have expired.
     clock: Arc<dyn Clock>,
     pub damage: MetDamage,
 }
 
-/// What tells a partition's time. It is taken under the partition's lock, along with the state that
-/// is judged by it.
+/// The source of a partition's time. It is taken under the partition's lock, along with the state
+/// that it is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartTime(u64);
 
 impl PartTime {
-    /// The machine's clock, which is asked when the time is needed.
+    /// The machine's clock, which is read when the time is needed.
     pub const CLOCK: Self = Self(u64::MAX);
 
-    /// The log of a replicated partition, which has come to this stamp, in milliseconds since
-    /// 1970-01-01 UTC. The last number, which means never elsewhere, is taken for that before it.
+    /// The time of a replicated partition's log, which has reached this stamp, in milliseconds
+    /// since 1970-01-01 UTC. The greatest number, which otherwise means never, is replaced by the
+    /// one before it.
     #[inline]
     pub fn stamp(stamp_ms: u64) -> Self {
         Self(stamp_ms.min(u64::MAX - 1))
     }
 }
 
-/// Where a key lies in the order, whatever partition that is in.
+/// The position of a key in the order, whatever partition has it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyPlace {
-    /// Its hash64 in a hashed table, else 0: what runs want along with the key.
+    /// Its hash64 in a hashed table, otherwise 0: what runs need along with the key.
     pub hash: u64,
-    /// The first eight bytes of its place in the order. Where two differ, they decide.
+    /// The first eight bytes of its position in the order. If two differ, they decide.
     pub head: u64,
-    /// Spread evenly in both orders: for hash tables and filters, as filters of runs want it.
+    /// Spread evenly in both orders: for hash tables and filters, as the filters of runs need it.
     pub spread: u64,
 }
 
@@ -65,7 +66,8 @@ impl Shape {
         }
     }
 
-    /// The moment that decides what has expired, in milliseconds since 1970-01-01 UTC.
+    /// Returns the moment that decides which records have expired, in milliseconds since 1970-01-01
+    /// UTC.
     #[inline]
     pub fn now_ms(&self, time: PartTime) -> u64 {
         match time {
@@ -84,7 +86,7 @@ impl Shape {
         KeyPlace { hash, head, spread }
     }
 
-    /// The hash that a cursor tells of a key, and the head that it is sorted by.
+    /// Returns the hash of a cursor's key, and the head that it is sorted by.
     #[inline]
     pub fn hash_and_head(&self, key: &[u8]) -> (u64, u64) {
         match self.order {
@@ -96,7 +98,7 @@ impl Shape {
         }
     }
 
-    /// Where a key lies, as bounds of partitions say it.
+    /// Returns the position of a key as a bound of partitions.
     pub fn bound(&self, key: &[u8]) -> Bound {
         match self.order {
             Order::Hashed => Bound::Slot(self.hasher.slot(key)),
@@ -104,14 +106,14 @@ impl Shape {
         }
     }
 
-    /// The kind by which operations of this table compose. A table without one has no deltas, so
-    /// that any will do.
+    /// Returns the kind by which operations of this table are combined. A table without one has no
+    /// deltas, so any kind works.
     #[inline]
     pub fn kind(&self) -> DeltaKind {
         self.delta.unwrap_or(DeltaKind::Append)
     }
 
-    /// Does `older` and then `newer`.
+    /// Combines `older` with `newer`.
     pub fn compose(
         &self,
         key: &[u8],
@@ -130,7 +132,7 @@ impl Shape {
         }
     }
 
-    /// Damage is noted.
+    /// Converts an error of a run, and records damage.
     pub fn run_error(&self, source: RunError) -> LiveError {
         self.damage.note(&source);
         LiveError::Run {

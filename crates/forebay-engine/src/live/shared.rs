@@ -28,7 +28,7 @@ use crate::partition::PartitionId;
 use crate::route::Router;
 use crate::store::Store;
 
-/// See the module's text.
+/// The shared state of an open live table.
 #[derive(Debug)]
 pub(crate) struct LiveShared {
     pub shape: Arc<Shape>,
@@ -36,16 +36,16 @@ pub(crate) struct LiveShared {
     pub store: Store,
     pub files: TableFiles,
     pub parts: LiveParts,
-    /// Absent in an unlogged table, and in a replicated one.
+    /// Absent in a table without a log, and in a replicated one.
     pub log: Option<Log>,
-    /// What the disk's manifest says; held while it is replaced.
+    /// The content of the manifest on the disk. Held while it is replaced.
     pub structure: Mutex<LiveManifest>,
-    /// Held by whoever merges runs, so that no two merge the same ones.
+    /// Held by a thread that merges runs, so that no two merge the same ones.
     pub compacting: Mutex<()>,
     pub merge_throttle: Throttle,
-    /// Held by whoever adds runs, or takes partitions in or gives them up.
+    /// Held by a thread that adds runs, or adopts or releases partitions.
     pub ingesting: Mutex<()>,
-    /// Generations that wait to be written, oldest first.
+    /// Generations that wait to be flushed, oldest first.
     pub frozen: Mutex<VecDeque<Frozen>>,
     pub memory: Member,
     pub gate: Gate,
@@ -54,17 +54,18 @@ pub(crate) struct LiveShared {
     pub workers: Workers,
     pub counts: Counts,
     pub _lock: Box<dyn Lock>,
-    /// Runs whose files stay although a merge is done with them, and how many copies have each. The
-    /// lock is taken last.
+    /// Runs whose files stay after a merge, with the number of copies that hold each. The lock is
+    /// taken last.
     pub copied: Mutex<HashMap<RunId, usize>>,
-    /// Says that what other processes ask is done; taken when that is first looked for.
+    /// The lock that shows that requests of other processes are served. Taken at the first look for
+    /// requests.
     pub asks_lock: Mutex<Option<Box<dyn Lock>>>,
 }
 
 /// The table's threads, as far as they run.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    /// What they work on; not yet while the table is being opened.
+    /// The table that they work on; not set while the table is being opened.
     pub table: OnceLock<Weak<LiveShared>>,
     pub handles: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -74,11 +75,11 @@ pub(crate) struct Workers {
 pub(crate) struct Frozen {
     /// Counted from 1 since the table was opened.
     pub number: u64,
-    /// The first segment of the log that it is not in.
+    /// The first segment of the log that has none of its records.
     pub log_from: u64,
     pub memory_bytes: usize,
-    /// How far the replicated partitions had come, by their places among the partitions: what their
-    /// runs hold once it is written. Empty where the table is not replicated.
+    /// The positions of the replicated partitions, by their places among the partitions: those of
+    /// their runs once it is flushed. Empty if the table is not replicated.
     pub applied: Arc<[Option<AppliedPlace>]>,
 }
 
@@ -88,37 +89,37 @@ impl Frozen {
     }
 }
 
-/// What went wrong with the steps of a kind of background work.
+/// The failures of a kind of background work.
 #[derive(Debug, Default)]
 pub(crate) struct Trouble {
     /// How many steps failed.
     pub failures: u64,
-    /// Why the last one did, if it did.
+    /// Why the last step failed, if it did.
     pub problem: Option<String>,
-    /// There are no more steps: what failed would fail again.
+    /// Set if there are no more steps: the same step would fail again.
     pub has_stopped: bool,
 }
 
-/// How far the background work has come.
+/// The progress of the background work.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Generations frozen and written since the table was opened.
+    /// Generations frozen and flushed since the table was opened.
     pub frozen: u64,
     pub flushed: u64,
     pub flushes: Trouble,
     pub merges: Trouble,
-    /// After how many failed flushes a write was refused for the last time: those that come before
-    /// the next try are refused at once, so that a pipeline of many does not wait for each.
+    /// The number of failed flushes when a write was last refused. Writes before the next try are
+    /// refused at once, so that a pipeline of many does not wait for each.
     pub refused_after: u64,
-    /// How often somebody asked for a flush, to wait for it.
+    /// How often a caller asked for a flush, to wait for it.
     pub asked: u64,
-    /// How often anything here has changed.
+    /// How often any of this has changed.
     pub events: u64,
     /// Which of the table's threads run.
     pub running: [bool; 2],
-    /// Why no more writes are taken.
+    /// Why the table takes no more writes.
     pub failed: Option<String>,
-    /// Why the last write was refused that the log had no room for.
+    /// Why a write was last refused because the log had no room.
     pub no_room: Option<String>,
     pub closing: bool,
     /// Another table needs memory: freeze the generation.
@@ -127,11 +128,11 @@ pub(crate) struct Progress {
     pub tidy_asked: bool,
 }
 
-/// Whether writes may pass: 0, or the reasons why not.
+/// A gate for writes: 0 if they may pass, or the reasons why not.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(AtomicU32);
 
-/// Memory is at its limit: wait until runs were written.
+/// Memory is at its limit: wait until runs are written.
 pub(crate) const GATE_FULL: u32 = 1;
 /// No write passes any more: see [`Progress`].
 pub(crate) const GATE_ENDED: u32 = 4;
@@ -151,7 +152,7 @@ impl Gate {
     }
 }
 
-/// What has happened since the table was opened.
+/// Counters since the table was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Runs in the partition that has most of them.
@@ -159,18 +160,18 @@ pub(crate) struct Counts {
     pub flushed_bytes: AtomicU64,
     pub merged_bytes: AtomicU64,
     pub merges: AtomicU64,
-    /// How many wait for merges to end.
+    /// How many threads wait for merges to end.
     pub merges_awaited: AtomicUsize,
     /// By the table's clock; 0: never.
     pub merges_put_off_until_us: AtomicU64,
     pub delayed_us: AtomicU64,
-    /// Pauses that writers are to take.
+    /// The pauses that writers must take.
     pub owed_ns: AtomicU64,
-    /// Whether somebody has read the generation that takes writes.
+    /// Whether the generation that takes writes was read.
     pub memory_is_read: AtomicBool,
-    /// How often it was looked what other processes ask.
+    /// How often requests of other processes were looked for.
     pub looks: AtomicU64,
-    /// How often the pages of runs were looked at.
+    /// How often the pages of runs were checked.
     pub sweeps: AtomicU64,
 }
 
@@ -187,7 +188,7 @@ impl LiveShared {
         self.memory.budget()
     }
 
-    /// Takes no more writes; reads go on. The first reason stays.
+    /// Stops writes for good; reads continue. The first reason is kept.
     pub fn fail(&self, why: &str) {
         self.is_stuck(why);
         self.notify(|progress| {
@@ -195,12 +196,12 @@ impl LiveShared {
                 error!(table = %self.shape.table, why, "no more writes are taken");
                 progress.failed = Some(why.to_owned());
             }
-            // Whoever finds it closed finds the reason, too.
+            // A thread that finds the gate closed finds the reason, too.
             self.gate.close(GATE_ENDED);
         });
     }
 
-    /// Changes the progress and wakes all who wait for it.
+    /// Changes the progress and wakes all threads that wait for it.
     pub fn notify<R>(&self, change: impl FnOnce(&mut Progress) -> R) -> R {
         let mut progress = self.progress.lock();
         progress.events += 1;
@@ -221,7 +222,7 @@ impl LiveShared {
         result
     }
 
-    /// Why writes are refused for good.
+    /// Returns why writes are refused for good.
     pub fn ended(&self) -> LiveError {
         let table = self.shape.table.clone();
         match &self.progress.lock().failed {
@@ -243,7 +244,7 @@ impl LiveShared {
         let (mut runs, mut problems) = (HashSet::new(), Vec::new());
         for partition in &manifest.partitions {
             for reference in &partition.runs {
-                // What is shared is read once.
+                // Shared runs are read once.
                 if runs.insert(&reference.id) {
                     let verified = self.verify_run(partition, reference, advance);
                     problems.extend(verified.err());
@@ -268,7 +269,8 @@ impl LiveShared {
                 .shape
                 .run_error(forebay_run::RunError::refused(&path, what)));
         }
-        // Of a run that has others' records, too, the partition sees what lies in it.
+        // If a run also has records of other partitions, only damage in this partition's part
+        // counts.
         if reference.range.is_some() {
             return Ok(());
         }
@@ -296,8 +298,8 @@ impl LiveShared {
             .map_err(|source| self.shape.run_error(source))
     }
 
-    /// What readers have is what the manifest names. REQUIRES the structure's lock, and no
-    /// partition's.
+    /// Checks that readers have the runs that the manifest names. REQUIRES the structure's lock,
+    /// and no partition's.
     pub fn check_views(&self, manifest: &LiveManifest) {
         debug_assert_eq!(
             self.wrong_view(manifest),
@@ -325,7 +327,7 @@ impl LiveShared {
         (here != named).then(|| format!("{here} partitions are here, and {named} are named"))
     }
 
-    /// Opens the files of a run and compares them with what the manifest says of it.
+    /// Opens the files of a run and compares them with its entry in the manifest.
     pub fn open_run(&self, reference: LiveRunRef) -> Result<Arc<LiveRun>, LiveError> {
         let run = open_file(&**self.disk(), &self.files, &self.shape, &reference)?;
         Ok(Arc::new(LiveRun::new(run, reference)))

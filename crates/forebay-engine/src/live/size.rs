@@ -1,7 +1,7 @@
-//! How much a partition holds, and where its keys lie, for who plans what to do with it.
+//! The size of a partition, and the distribution of its keys, for planners of splits and moves.
 //!
-//! All of it comes from what is in memory anyway: counts of runs, their indexes, the lists of runs
-//! in memory. Nothing is read, and no lock but the partition's is taken, for a moment.
+//! All of it comes from memory: counts of runs, their indexes, the lists of runs in memory. Nothing
+//! is read from the device. Only the partition's lock is taken, for a moment.
 
 use std::sync::Arc;
 
@@ -15,31 +15,31 @@ use crate::live::run::LiveRun;
 use crate::live::shared::LiveShared;
 use crate::partition::{Bounds, PartitionId};
 
-/// About how much a partition holds.
+/// The approximate size of a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionSize {
-    /// Several of one key count separately, and deleted ones count, until runs are merged.
+    /// Duplicate and deleted keys are counted separately, until runs are merged.
     pub records: u64,
-    /// Of files and of memory. Of a file that was split the part that lies here.
+    /// Bytes of files and of memory. Of a file that was split, only this partition's part.
     pub bytes: u64,
-    /// Of an ordered table keys that divide the records about evenly, rising: 15, or as many as
+    /// Of an ordered table, keys that divide the records about evenly, rising: 15, or as many as
     /// there are pages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Bound>,
 }
 
-/// How many keys divide a partition at most.
+/// The greatest number of keys that divide a partition.
 const MARKS: usize = 15;
-/// How many keys of each source are looked at.
+/// How many keys of each source are sampled.
 const LOOKED_AT: usize = 64;
 
-/// Marks stay as they are while less than this part of a partition is new.
+/// Marks are kept while less than this fraction of a partition is new.
 const NEW_PART: u64 = 16;
 
 impl LiveTable {
-    /// About how much a partition holds; `None`: it is not here. `known`: what was said of it
-    /// before. Where little has changed since, its marks are taken again: finding them looks at
-    /// each page's entry in the indexes.
+    /// Returns the approximate size of a partition; `None` if this table does not hold it. `known`
+    /// is an earlier result. If little has changed since, its marks are used again: finding marks
+    /// reads each page's entry in the indexes.
     pub fn size_of(&self, id: PartitionId, known: Option<&PartitionSize>) -> Option<PartitionSize> {
         self.shared().size_of(id, known)
     }
@@ -85,13 +85,14 @@ impl LiveShared {
     }
 }
 
-/// Those that count: what is older than a deletion of all does not.
+/// The visible sources of a partition. Sources that are older than a deletion of all keys are left
+/// out.
 struct Sources<'a> {
     minis: Vec<&'a MiniRun>,
     runs: Vec<&'a LiveRun>,
 }
 
-/// Of a number that is of a whole file, about the part that lies in the partition.
+/// Scales a number of a whole file to the part that the partition sees, approximately.
 fn part_seen(run: &LiveRun, all: u64) -> u64 {
     let pages = run.reference.summary.pages.max(1);
     match run.pages_seen() {
@@ -140,7 +141,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Keys of a partition, and for how many records each stands.
+/// Sampled keys of a partition, each with the number of records that it stands for.
 struct SampledKeys<'a> {
     bounds: &'a Bounds,
     keys: Vec<(Vec<u8>, f64)>,

@@ -1,4 +1,4 @@
-//! Reading: single keys, and a moment of the whole table.
+//! Reads: single keys, and a moment of the whole table.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -27,12 +27,12 @@ use crate::route::Router;
 pub enum LiveLookup {
     Found(Vec<u8>),
     Absent,
-    /// Not known without reading the device: ask the waiting form, from a thread that may wait.
+    /// Not known without reading the device: use the waiting form, from a thread that may wait.
     NotResident,
 }
 
-/// A table as it was at one moment. It takes no part in anything that is written since; whoever
-/// holds it keeps the memory and the files that it reads.
+/// A table as it was at one moment. Later writes do not change it. While it is held, it keeps the
+/// memory and the files that it reads.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(crate) shape: Arc<Shape>,
@@ -43,7 +43,7 @@ pub struct Snapshot {
 
 type NewestRecord = (Option<CowOperation<'static>>, Arc<PartView>, PartTime);
 
-/// The same, and whether the read's length is to be told.
+/// A [`NewestRecord`], and whether the read's length is to be counted.
 type CountedNewest = (NewestRecord, Option<SampledRead>);
 
 impl LiveShared {
@@ -90,7 +90,7 @@ impl LiveShared {
         Ok(found)
     }
 
-    /// `None` where it would have to wait and may not.
+    /// `None` if it would have to wait and may not.
     pub fn expires_ms(&self, key: &[u8], wait: bool) -> Result<Option<Option<u64>>, LiveError> {
         let place = self.shape.place(key);
         let Some(((newest, view, time), _)) = self.newest_or_wait(place, key, wait)? else {
@@ -115,8 +115,8 @@ impl LiveShared {
         }
     }
 
-    /// What the partition's buffer says of a key, and what lies below it at the same moment; `None`
-    /// where it may not wait and the partition stays locked.
+    /// Returns the operation of the partition's buffer on a key, and the sources below it at the
+    /// same moment; `None` if it may not wait and the partition stays locked.
     #[inline]
     fn newest_or_wait(
         &self,
@@ -153,8 +153,8 @@ impl LiveShared {
         (newest, view, time)
     }
 
-    /// Tells how long the value of a read was that tells it; not while another thread has the
-    /// partition, as who reads may be one that must not wait.
+    /// Counts the length of the value of a sampled read. Does nothing while another thread has the
+    /// partition, as the reader may be a thread that must not wait.
     #[inline]
     pub fn count_length(&self, sampled: Option<SampledRead>, value: Option<&[u8]>) {
         if let (Some(sampled), Some(value)) = (sampled, value)
@@ -164,7 +164,8 @@ impl LiveShared {
         }
     }
 
-    /// From now on sorted buffers are merged as they come, and those that wait for it soon.
+    /// Records that the table is read: from now on sorted buffers are merged when they are full,
+    /// and waiting ones soon.
     #[cold]
     pub fn memory_is_read(&self, view: &PartView) {
         self.counts.memory_is_read.store(true, Ordering::Relaxed);
@@ -184,8 +185,8 @@ impl LiveShared {
         }
     }
 
-    /// Every partition's buffer is sorted and its view taken, with all of them locked: no write
-    /// lies between two of them.
+    /// Takes a snapshot. Every partition's buffer is sorted and its view taken, with all of them
+    /// locked: no write falls between two of them.
     pub fn snapshot(&self) -> Snapshot {
         let mut freeze = false;
         let mut parts = self.parts.lock_all();
@@ -201,7 +202,7 @@ impl LiveShared {
         snapshot
     }
 
-    /// REQUIRES: all partitions' buffers are sorted.
+    /// Takes a snapshot of locked partitions. REQUIRES: all partitions' buffers are sorted.
     pub fn snapshot_of(&self, parts: &[MutexGuard<'_, LivePart>]) -> Snapshot {
         let router = self.parts.router();
         debug_assert!(
@@ -219,7 +220,7 @@ impl LiveShared {
 }
 
 impl Snapshot {
-    /// The value of a key. Waits for the device when it must.
+    /// Returns the value of a key. Waits for the device when it must.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
         let place = self.shape.place(key);
         let Some(partition) = self.router.partition(place.hash, key) else {
@@ -233,13 +234,13 @@ impl Snapshot {
         }
     }
 
-    /// Walks all records of the partitions that are here.
+    /// Walks all records of the partitions that the table holds.
     pub fn scan(&self, direction: Direction) -> LiveScan {
         self.scan_range(ScanRange::all(), direction)
     }
 
-    /// Walks the records between two keys. Only for ordered tables: [`LiveError::NoKeyOrder`]; and
-    /// where all partitions of the range are here: [`LiveError::NotHere`].
+    /// Walks the records between two keys. Only for ordered tables: [`LiveError::NoKeyOrder`]. The
+    /// table must hold all partitions of the range: [`LiveError::NotHere`].
     pub fn scan_keys(
         &self,
         from: Bound<&[u8]>,
@@ -260,7 +261,8 @@ impl Snapshot {
         }
     }
 
-    /// The files of runs that it reads, beside what is in memory; one that partitions share once.
+    /// Returns the files of runs that it reads, besides memory; a file that partitions share only
+    /// once.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<Run>> {
         let mut seen = HashSet::new();
         let runs = self.parts.iter().flat_map(|part| part.view.runs.iter());
@@ -269,7 +271,7 @@ impl Snapshot {
     }
 
     /// Walks the records of a range of positions in the table's own order, in the partitions that
-    /// are here.
+    /// the table holds.
     pub fn scan_range(&self, range: ScanRange, direction: Direction) -> LiveScan {
         let (shape, router) = (Arc::clone(&self.shape), Arc::clone(&self.router));
         LiveScan::new(shape, router, Arc::clone(&self.parts), range, direction)

@@ -1,18 +1,18 @@
-//! Splitting a partition: it keeps what lies before the first split point, and each child takes
-//! what lies between its own and the next one.
+//! Splits a partition: it keeps the keys before the first split point.
 //!
-//! 1. Memory is flushed, then once more with the partition's writes held up: it is in its runs, and
-//!    the log has nothing of it that would be read back. Who is going to split a partition of a
-//!    replicated table has the first flush done before ([`LiveTable::prepare_split`]): where
-//!    little is in memory, the second one is the only one. No merge is under way then.
-//! 2. One replacement of the manifest puts all parts in its place. Each names its runs, as far as
-//!    they have records for it, with bounds of its own where the file has others' as well.
-//! 3. With all partitions locked, keys are led to the parts from then on. Who was led to the one
-//!    before asks again.
+//! Each child gets the keys between its own split point and the next one.
 //!
-//! A replicated partition is split by an entry of its group's log, on every replica at the same
-//! place of its history. What it keeps goes on in that log behind the entry; each child begins a
-//! log of its own.
+//! 1. Memory is flushed, then once more with the partition's writes paused. All its data is in runs
+//!    then, and recovery would apply nothing of the log to it. For a partition of a replicated
+//!    table, the caller requests the first flush in advance ([`LiveTable::prepare_split`]). If
+//!    memory is small, there is only the second flush. No merge is running then.
+//! 2. One replacement of the manifest puts all parts in its place. Each part names the runs that
+//!    have records for it, with its own bounds if the file has records of others as well.
+//! 3. With all partitions locked, the router is replaced: keys are now routed to the parts. A
+//!    thread that was routed to the old partition asks again.
+//!
+//! A replicated partition is split by an entry of its group's log, at the same position on every
+//! replica. It continues in that log after the entry. Each child begins a log of its own.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,42 +32,42 @@ use crate::live::shared::LiveShared;
 use crate::name::RunId;
 use crate::partition::{Bounds, PartitionId, PartitionRange};
 
-/// What memory has at most for its first flush to be left out: the second one takes so much within
-/// some milliseconds.
+/// If memory is smaller than this, the first flush is left out: the second one takes only some
+/// milliseconds for it.
 const SMALL_BYTES: usize = 1 << 20;
-/// No merge begins for so long after somebody asked whether a partition is ready.
+/// No merge begins for this long after a caller has asked whether a partition is ready.
 const PUT_OFF: Duration = Duration::from_secs(1);
 
-/// A partition that a split makes.
+/// A new partition of a split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitChild {
-    /// The split point: where it begins. It ends where the next child does begin, the last one
-    /// where the whole ended.
+    /// The split point, where it begins. It ends at the next child's split point; the last one ends
+    /// where the whole partition ended.
     pub from: Bound,
-    /// No partition has, or had, this id.
+    /// An id that no partition has or had.
     pub id: PartitionId,
-    /// Where the log of its group begins; `None`: the table is not replicated. Its time is the
+    /// The start of its group's log; `None` if the table is not replicated. Its time is the
     /// partition's.
     pub place: Option<AppliedPlace>,
 }
 
-/// What a partition is to be split into.
+/// The description of a split.
 struct Split<'a> {
     id: PartitionId,
     /// Rising by their split points.
     children: &'a [SplitChild],
-    /// The place of what the partition keeps, where it is replicated.
+    /// The new place of the partition that is split, if it is replicated.
     place: Option<AppliedPlace>,
 }
 
 impl LiveTable {
-    /// Applies an entry that splits its partition: see [`LiveTable::split`]. It keeps what comes
-    /// before the first child, at the entry's place. Returns whether it did: where not all split
-    /// points lie within the partition, as another entry split it before, the entry does nothing
-    /// else than move the place.
+    /// Applies an entry that splits its partition: see [`LiveTable::split`]. The partition keeps
+    /// the keys before the first child, at the entry's place. Returns whether it was split. If a
+    /// split point is outside the partition, because another entry split it before, the entry only
+    /// moves the place.
     ///
-    /// After an error nothing is split. One that [may pass](LiveError::may_pass) may be tried
-    /// again.
+    /// After an error nothing is split. After one that [may pass](LiveError::may_pass) the caller
+    /// may try again.
     pub fn split_by(
         &self,
         id: PartitionId,
@@ -80,9 +80,9 @@ impl LiveTable {
         }
     }
 
-    /// Begins to write what is in memory of a partition of a replicated table to runs, so that its
-    /// split holds up writes for what comes in meanwhile alone. Waits for nothing; returns the
-    /// number to ask [`LiveTable::is_ready_to_split`] for.
+    /// Starts to flush the memory of a partition of a replicated table, so that its split only
+    /// pauses writes to flush what was written meanwhile. Does not wait. Returns the number for
+    /// [`LiveTable::is_ready_to_split`].
     pub fn prepare_split(&self, id: PartitionId) -> Result<u64, LiveError> {
         let shared = self.shared();
         let place = shared.parts.find(id);
@@ -91,8 +91,8 @@ impl LiveTable {
         Ok(shared.freeze_moved(Some(&[place]), 1))
     }
 
-    /// Whether that is written, or cannot be written now, and no merge is under way. None begins
-    /// for a second.
+    /// Returns whether that flush is done, or cannot be done now, and no merge is running. No merge
+    /// begins for a second.
     pub fn is_ready_to_split(&self, number: u64) -> bool {
         let shared = self.shared();
         shared.put_off_merges(PUT_OFF);
@@ -105,7 +105,7 @@ impl LiveTable {
         is_written && !shared.compacting.is_locked()
     }
 
-    /// Whether these split points, which rise, lie within a partition.
+    /// Returns whether these split points, which rise, are within a partition.
     pub fn can_split<'a>(
         &self,
         id: PartitionId,
@@ -140,12 +140,12 @@ impl LiveShared {
         entry: &DecidedEntry,
         children: &[SplitChild],
     ) -> Result<(), LiveError> {
-        // Whoever applies the partition's entries is here: nothing moves its place meanwhile.
+        // This thread applies the partition's entries, so nothing else moves its place.
         let kept = self.place_behind(id, entry)?;
         let mut children = children.to_vec();
         for place in children.iter_mut().filter_map(|child| child.place.as_mut()) {
             place.stamp_ms = place.stamp_ms.max(kept.stamp_ms);
-            // Of loads that are in the partition, all have their part.
+            // Loads that the partition has are in all its parts.
             place.loaded = kept.loaded;
         }
         self.split_into(&Split {
@@ -161,7 +161,7 @@ impl LiveShared {
         self.parts
             .check_room(split.children.len() + 1)
             .map_err(|why| self.unsplit(id, &why))?;
-        // Before anything is written for it.
+        // Checked before anything is written for it.
         self.ranges_of(&self.structure.lock(), split)?;
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
         let is_replicated = self.options.replication.is_some();
@@ -198,14 +198,14 @@ impl LiveShared {
         let parts = ranges.into_iter().zip(of_parts).zip(places);
         let parts = parts.map(|((range, runs), at)| (range, part(runs, at)));
         self.parts.exchange(&self.shape, place, parts.collect());
-        // Runs of which no part has a record are nobody's.
+        // Runs without a record of any part are removed.
         self.changed_partitions(&mut manifest, next);
         drop(manifest);
         self.remove_unnamed(runs.iter().map(|run| &run.reference.id));
         Ok(())
     }
 
-    /// What the partition keeps, and the children, side by side.
+    /// Returns the ranges of what the partition keeps, and of the children, in order.
     fn ranges_of(
         &self,
         manifest: &LiveManifest,
@@ -252,8 +252,8 @@ impl LiveShared {
         Ok(ranges)
     }
 
-    /// The runs of each part. One that several parts, or another partition, have is bounded in
-    /// each.
+    /// Returns the runs of each part. A run that several parts, or another partition, share gets
+    /// bounds in each.
     fn runs_of_parts(
         &self,
         manifest: &LiveManifest,
@@ -295,7 +295,7 @@ fn lies_within(at: &Bound, bounds: &Bounds) -> bool {
     is_of_order && bounds.holds(at) && *at != bounds.lower
 }
 
-/// Puts its parts in the place of a partition. REQUIRES: it is there.
+/// Replaces a partition by its parts. REQUIRES: the table holds it.
 fn replace(
     manifest: &mut LiveManifest,
     id: PartitionId,

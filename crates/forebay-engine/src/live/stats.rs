@@ -1,4 +1,4 @@
-//! What a live table takes and has done, for people and for metrics.
+//! Statistics of a live table: sizes, counters and problems, for people and for metrics.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::live::shared::LiveShared;
 use crate::live::traffic::PartitionTraffic;
 use crate::partition::PartitionId;
 
-/// A disk with so much free space takes writes.
+/// A disk with this much free space takes writes.
 const ROOM_BYTES: u64 = 1 << 20;
 
-/// See the module's text. Counts begin when the table is opened.
+/// Statistics of a live table. Counters begin when the table is opened.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct LiveStats {
     /// Runs of each partition.
     pub runs: Vec<usize>,
-    /// Records in the files of runs; several of one key count separately. Those of a partition do
-    /// not whose keys were deleted all at once since.
+    /// Records in the files of runs; duplicate keys are counted separately. If all keys of a
+    /// partition were deleted at once, its earlier records are not counted.
     pub run_records: u64,
-    /// Of how many files a partition sees a part, as it was split since they were written.
-    /// They count once, and whole, until they are merged: what a partition that was given up has
-    /// of them counts, too.
+    /// The number of files of which a partition sees a part, because it was split after they were
+    /// written. They are counted once, and fully, until they are merged, even the parts of released
+    /// partitions.
     pub cut_runs: usize,
-    /// Records in memory; several of one key may count severally.
+    /// Records in memory; duplicate keys may be counted separately.
     pub memory_records: u64,
     /// The length of the runs' files.
     pub file_bytes: u64,
@@ -39,7 +39,7 @@ pub struct LiveStats {
     pub log_bytes: u64,
     /// Memory of the generation that takes writes, with its buffers.
     pub memtable_bytes: usize,
-    /// Memory of generations that wait to be written.
+    /// Memory of generations that wait to be flushed.
     pub frozen_bytes: usize,
     /// Memory of the runs' filters and indexes.
     pub run_memory_bytes: usize,
@@ -49,36 +49,37 @@ pub struct LiveStats {
     pub merged_bytes: u64,
     /// Merges that are done.
     pub merges: u64,
-    /// Whether runs are to be merged, or are being.
+    /// Whether a merge is due, or is running.
     pub is_merge_due: bool,
-    /// Pauses asked of writers.
+    /// The pauses that writers had to take.
     pub delayed: Duration,
     /// Why the last flush failed, if it did.
     pub flush_problem: Option<String>,
     /// Why the last merge failed, if it did.
     pub merge_problem: Option<String>,
-    /// Why no more writes are taken, if so.
+    /// Why the table takes no more writes, if so.
     pub failed: Option<String>,
-    /// Why writes are refused now, if they are: for the same reason, or for want of space.
+    /// Why writes are refused now, if they are: for the same reason, or for lack of space.
     pub refuses: Option<String>,
 }
 
 impl LiveStats {
-    /// The table's keys, or more: those that were deleted, or written again, may count until runs
-    /// are merged.
+    /// Returns an upper bound of the number of keys: deleted or overwritten ones may be counted
+    /// until runs are merged.
     pub fn most_keys(&self) -> u64 {
         self.run_records + self.memory_records
     }
 }
 
 impl LiveTable {
-    /// [`LiveStats::most_keys`] of one partition; none where it is not here. What it has of a file
-    /// that was split counts whole.
+    /// [`LiveStats::most_keys`] of one partition; 0 if the table does not hold it. Files that were
+    /// split are counted fully.
     pub fn most_keys_of(&self, id: PartitionId) -> u64 {
         self.shared().most_keys_of(id).unwrap_or(0)
     }
 
-    /// What was done in the partitions that are here, since the table was opened.
+    /// Returns the reads and writes of the partitions that the table holds, since the table was
+    /// opened.
     pub fn traffic(&self) -> Vec<(PartitionId, PartitionTraffic)> {
         let parts = &self.shared().parts;
         let counted = (0..parts.places()).filter_map(|place| {
@@ -112,7 +113,8 @@ impl LiveShared {
         Some(in_runs + memory_records_of(part))
     }
 
-    /// The records in runs below which nothing was deleted as a whole, a file's once.
+    /// Returns the number of records in runs that no deletion of all keys covers; records of a
+    /// shared file are counted once.
     fn run_records(&self, manifest: &LiveManifest) -> u64 {
         let mut counted = HashSet::new();
         let mut all = 0;
@@ -134,8 +136,8 @@ impl LiveShared {
         all
     }
 
-    /// Why writes are refused now. Whether the log has room again shows with the next write only:
-    /// it counts as full while its disk is.
+    /// Returns why writes are refused now. Whether the log has room again is known only at the next
+    /// write: until then it counts as full while its disk is.
     fn refuses(&self, stats: &LiveStats, no_room: Option<String>) -> Option<String> {
         let free = || self.disk().free_bytes(&self.files.dir).ok().flatten();
         let still_full = |_: &String| free().is_some_and(|bytes| bytes < ROOM_BYTES);
@@ -185,8 +187,8 @@ fn memory_records_of(part: &Mutex<LivePart>) -> u64 {
     buffered + records_above(minis.map(|mini| (mini.records(), &mini.removed))).0
 }
 
-/// The records of sources, newest first, down to the one that has deleted all that is older; and
-/// whether there is one.
+/// Counts the records of sources, newest first, up to the one that deletes everything older. Also
+/// returns whether there is one.
 fn records_above<'a>(newest_first: impl Iterator<Item = (u64, &'a RemovedRanges)>) -> (u64, bool) {
     let mut all = 0;
     for (records, removed) in newest_first {

@@ -1,9 +1,8 @@
-//! What a live table's manifest says, whether somebody has the table open or not; and manifests of
-//! older formats.
+//! Reads a live table's manifest, whether a process has the table open or not, in any known format.
 //!
-//! A manifest of an older format is read by everybody. Whoever opens the table writes it anew in
-//! this format before anything else: one replacement of the one file that differs, so that a crash
-//! leaves a table of the old format, or one of this.
+//! Every process can read a manifest of an older format. A process that opens the table first
+//! rewrites it in the current format. This replaces the one file that differs, so that a crash
+//! leaves a table of the old format, or of the current one.
 
 use std::io;
 
@@ -20,24 +19,25 @@ use crate::name::TableName;
 use crate::seal::DocumentError;
 use crate::store::Store;
 
-/// See [`Store::live_info`].
+/// The content of a live table's manifest, as [`Store::live_info`] returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveInfo {
     pub options: LiveOptions,
-    /// Those that are here, in the table's order.
+    /// The partitions that the table holds, in the table's order.
     pub partitions: Vec<PartitionContent>,
     pub created_unix_ms: u64,
-    /// Records in the files of runs; several of one key count separately, what is in the log alone
-    /// does not.
+    /// Records in the files of runs; duplicate keys are counted separately. Records that are only
+    /// in the log are not counted.
     pub run_records: u64,
-    /// Of how many runs a partition sees a part: see [`LiveStats`](crate::live::LiveStats).
+    /// The number of runs of which a partition sees a part: see
+    /// [`LiveStats`](crate::live::LiveStats).
     pub cut_runs: usize,
     /// The length of the runs' files.
     pub file_bytes: u64,
 }
 
 impl Store {
-    /// What a live table's manifest says, whether somebody has it open or not.
+    /// Reads the manifest of a live table, whether a process has it open or not.
     pub fn live_info(&self, name: &TableName) -> Result<LiveInfo, StoreError> {
         let files = TableFiles::new(self.root(), name);
         let manifest = self.read_live_manifest(name, &files)?;
@@ -56,7 +56,7 @@ impl Store {
         })
     }
 
-    /// `None` when there is none.
+    /// Reads the manifest; `None` if there is none.
     pub(crate) fn read_live_manifest(
         &self,
         name: &TableName,
@@ -66,8 +66,9 @@ impl Store {
         Ok(read.map(|(manifest, _)| manifest))
     }
 
-    /// The same for who has locked the table: on the disk it is of this format then. Without room
-    /// for that the table is opened all the same, and its next change writes this format.
+    /// Like the above, for a process that has locked the table: the manifest on the disk has the
+    /// current format afterwards. Without room for that, the table is opened all the same, and its
+    /// next change writes the current format.
     pub(crate) fn live_manifest_converted(
         &self,
         name: &TableName,
@@ -97,7 +98,7 @@ impl Store {
         Ok(Some(manifest))
     }
 
-    /// The manifest, and the format that it is of.
+    /// Reads the manifest, and returns its format.
     fn read_with_format(
         &self,
         name: &TableName,

@@ -1,5 +1,4 @@
-//! Keeping track of the pages of runs: which the system has dropped, and how many count as memory
-//! of this process.
+//! Tracks the pages of runs: those that the system has dropped, and those that count as memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +10,9 @@ use crate::live::shared::LiveShared;
 const SYSTEM_PAGE_BYTES: usize = 4096;
 
 impl LiveShared {
-    /// Takes note of pages that are no longer in memory, so that whoever may not wait does not
-    /// touch them; and gives mapped pages back when there are more than the budget allows. They
-    /// stay in the system's cache. Takes about a millisecond a gigabyte.
+    /// Records pages that are no longer in memory, so that threads that must not wait do not touch
+    /// them. Gives mapped pages back when there are more than the budget allows; they stay in the
+    /// system's cache. Takes about a millisecond a gigabyte.
     pub fn sweep_pages(&self) {
         self.counts.sweeps.fetch_add(1, Ordering::Relaxed);
         let too_many = self.maps_too_much();
@@ -32,7 +31,7 @@ impl LiveShared {
         let Some(limit_bytes) = self.budget().mapped_limit_bytes() else {
             return false;
         };
-        // In pages: size, resident, and of these those of files.
+        // In pages: size, resident, and the resident pages of files.
         let counts = self.disk().read(Path::new("/proc/self/statm"));
         let counts = counts.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let mapped = counts.ok().and_then(|counts| {

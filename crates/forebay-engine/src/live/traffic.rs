@@ -1,36 +1,36 @@
-//! How much partitions are read and written, for who places them by it.
+//! Counts the reads and writes of partitions, so that a planner can place them by load.
 //!
-//! Numbers of a partition stand under its lock, which whoever reads or writes has taken anyway, so
-//! counting costs an addition. How long values are that were read is known without the lock only:
-//! of 64 reads one counts for all.
+//! The counters of a partition are under its lock, which readers and writers take anyway, so
+//! counting costs an addition. The length of a read value is known only after the lock is released:
+//! one of 64 reads counts for all.
 
 use forebay_run::operation::Operation;
 
-/// One of so many reads tells how long its value was.
+/// One of this many reads counts the length of its value.
 const LENGTHS: u64 = 64;
 
-/// What was done in a partition since the table was opened here.
+/// The reads and writes of a partition since the table was opened on this node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PartitionTraffic {
-    /// Keys that were looked up. One that waits for the device may count twice. Walks over ranges
-    /// of keys are not in it.
+    /// Look-ups of keys. A look-up that waits for the device may count twice. Walks over ranges of
+    /// keys are not counted.
     pub reads: u64,
-    /// Operations; on a replica those that it applied.
+    /// Operations; on a replica, those that it applied.
     pub writes: u64,
-    /// Of values that were read, about: one look-up of 64 counts for all.
+    /// Bytes of the values that were read, approximately: one look-up of 64 counts for all.
     pub read_bytes: u64,
-    /// Of keys and operands.
+    /// Bytes of keys and operands.
     pub written_bytes: u64,
 }
 
-/// A read whose value's length counts, and the partition's place.
+/// A read whose value's length is counted, and the partition's place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SampledRead {
     place: usize,
 }
 
 impl PartitionTraffic {
-    /// Counts a look-up; returns whether its value's length is to be told.
+    /// Counts a look-up; returns whether its value's length is to be counted.
     #[inline]
     pub(crate) fn read(&mut self, place: usize) -> Option<SampledRead> {
         self.reads += 1;
@@ -39,7 +39,7 @@ impl PartitionTraffic {
             .then_some(SampledRead { place })
     }
 
-    /// The same of several keys, the last of which may tell.
+    /// Counts several keys, the last of which may be sampled.
     #[inline]
     pub(crate) fn read_many(&mut self, keys: u64, place: usize) -> Option<SampledRead> {
         let before = self.reads / LENGTHS;
@@ -47,7 +47,7 @@ impl PartitionTraffic {
         (self.reads / LENGTHS > before).then_some(SampledRead { place })
     }
 
-    /// Counts the value's length of such a read.
+    /// Counts the value's length of a sampled read.
     #[inline]
     pub(crate) fn add_length(&mut self, bytes: usize) {
         self.read_bytes += LENGTHS * bytes as u64;

@@ -1,7 +1,7 @@
-//! Deciding on many keys of one partition without holding all of their values.
+//! Transactions on many keys of one partition that do not hold all of their values.
 //!
-//! [`LiveTable::transact`] reads all keys before it asks what is to be written. Here each value is
-//! read when it is asked for, under the same lock, and whoever asks lets go of it when it likes.
+//! [`LiveTable::transact`] reads all keys before it calls `decide`. In this module each value is
+//! read on request, under the same lock, and the caller can drop it at any time.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::live::part::{LivePart, PartFound};
 use crate::live::shape::KeyPlace;
 use crate::live::shared::LiveShared;
 
-/// So many bytes of values at most are brought into memory before the lock is taken.
+/// The most bytes of values that are read into memory before the lock is taken.
 const WARM_BYTES: usize = 64 << 20;
 
-/// Keys of a partition that is locked, to be read one by one.
+/// The keys of a locked partition, to be read one by one.
 #[derive(Debug)]
 pub struct LockedKeys<'a> {
     shared: &'a LiveShared,
@@ -29,8 +29,8 @@ pub struct LockedKeys<'a> {
 }
 
 impl LockedKeys<'_> {
-    /// What a key holds; `None` where that is not known without waiting, and this may not.
-    /// REQUIRES: the key is one of those that were named.
+    /// Returns the value of a key; `None` if it is not known without waiting, and this may not
+    /// wait. REQUIRES: the key is one of those that were named.
     pub fn stored(&self, key: &[u8]) -> Result<Option<Option<Stored>>, LiveError> {
         let shape = &self.shared.shape;
         let place = shape.place(key);
@@ -43,9 +43,9 @@ impl LockedKeys<'_> {
 }
 
 impl LiveTable {
-    /// [`LiveTable::transact`] where `decide` reads the keys for itself. Pages are brought into
-    /// memory before the partition is locked, but for those of a great many bytes. REQUIRES: there
-    /// is a key.
+    /// [`LiveTable::transact`] where `decide` reads the keys itself. Pages are read into memory
+    /// before the partition is locked, unless they have a great many bytes. REQUIRES: there is a
+    /// key.
     pub fn transact_reading<R>(
         &self,
         keys: &[&[u8]],
@@ -56,9 +56,9 @@ impl LiveTable {
         done.ok_or_else(|| shared.ended())
     }
 
-    /// [`LiveTable::transact_reading`] from a thread that must not wait: `None`, and nothing is
-    /// done, where it would have to for the partition. `decide` is told of keys that would have to
-    /// be waited for.
+    /// [`LiveTable::transact_reading`] from a thread that must not wait. Returns `None`, and does
+    /// nothing, if it would have to wait for the partition. Reads of `decide` report keys that
+    /// would have to be waited for.
     pub fn try_transact_reading<R>(
         &self,
         keys: &[&[u8]],
@@ -100,7 +100,7 @@ impl LiveShared {
         Ok(Some((commit, outcome)))
     }
 
-    /// Brings the pages of keys into memory, while others write.
+    /// Reads the pages of keys into memory, while others write.
     fn warm(&self, partition: usize, places: &[KeyPlace], keys: &[&[u8]]) -> Result<(), LiveError> {
         let (view, time) = {
             let part = self.parts.at(partition).lock();

@@ -1,14 +1,16 @@
-//! Turns at work that takes memory and processor time: so many at once, of all tables of a budget.
+//! Turns at work that takes memory and processor time, of all tables of a budget.
+//!
+//! A fixed number of tables do such work at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// How long a wait goes on without a look at whether it still makes sense.
+/// The longest wait without a check whether it still makes sense.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// See the module's text.
+/// A counting semaphore for such work.
 #[derive(Debug)]
 pub(crate) struct Turns {
     free: Mutex<usize>,
@@ -16,12 +18,12 @@ pub(crate) struct Turns {
     waiting: AtomicUsize,
 }
 
-/// A turn that somebody has, until it is dropped.
+/// A turn, which is held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn<'t>(&'t Turns);
 
 impl Turns {
-    /// So many at once.
+    /// Creates this many turns at once.
     pub fn new(most: usize) -> Self {
         Self {
             free: Mutex::new(most),
@@ -30,7 +32,7 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn; `None` where it makes no sense any more.
+    /// Waits for a turn; `None` once `makes_sense` is false.
     pub fn take(&self, makes_sense: impl Fn() -> bool) -> Option<Turn<'_>> {
         let mut free = self.free.lock();
         while *free == 0 {
@@ -45,7 +47,7 @@ impl Turns {
         Some(Turn(self))
     }
 
-    /// Whether somebody waits for one.
+    /// Returns whether a thread waits for a turn.
     pub fn are_awaited(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }

@@ -1,7 +1,7 @@
-//! Watching keys: whether one was written to since a moment.
+//! Watches of keys: whether a key was written to since a moment.
 //!
-//! Writers look for watchers of their key under the partition's lock, where they write; who finds
-//! under that lock that its keys are unchanged knows that no write came between.
+//! Writers notify the watchers of their key under the partition's lock. A thread that finds, under
+//! that lock, that its keys are unchanged knows that no write came between.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +9,9 @@ use std::sync::{Arc, Weak};
 
 use crate::live::removed::KeyRange;
 
-/// Tells whether a key was written to since it is watched, with whatever value; see
-/// [`LiveTable::watch`](crate::live::LiveTable::watch). What is added to the partition by a load
-/// counts as written, whichever keys it has. That a value expired does not.
+/// A watch that reports whether a key was written to since it began, with any value; see
+/// [`LiveTable::watch`](crate::live::LiveTable::watch). A load into the partition counts as a
+/// write, whichever keys it has. The expiry of a value does not.
 #[derive(Debug, Clone)]
 pub struct KeyWatch(Arc<AtomicBool>);
 
@@ -21,11 +21,11 @@ impl KeyWatch {
     }
 }
 
-/// Those who watch keys of a partition.
+/// The watchers of a partition's keys.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     by_key: HashMap<Box<[u8]>, Vec<Weak<AtomicBool>>>,
-    /// With so many keys those that nobody watches any more are looked for.
+    /// At this many keys, those without watchers are removed.
     clean_at: usize,
 }
 
@@ -50,7 +50,7 @@ impl Watchers {
         self.clean_at = (2 * self.by_key.len()).max(FIRST_CLEAN_AT);
     }
 
-    /// A key is written to.
+    /// Notifies the watchers of a key that is written to.
     #[inline]
     pub fn written(&mut self, key: &[u8]) {
         if !self.by_key.is_empty()
@@ -60,7 +60,7 @@ impl Watchers {
         }
     }
 
-    /// The keys of a range are deleted, as far as they are there.
+    /// Notifies the watchers of a range's keys that exist, as they are deleted.
     pub fn removed(&mut self, range: &KeyRange, is_there: impl Fn(&[u8]) -> bool) {
         let of_range = self
             .by_key
@@ -68,7 +68,7 @@ impl Watchers {
         of_range.for_each(|(_, watchers)| notify(watchers));
     }
 
-    /// Takes those of some keys out, for the partition in which these lie from now on.
+    /// Takes out the watchers of some keys, for the partition that has these from now on.
     pub fn take(&mut self, is_of: impl Fn(&[u8]) -> bool) -> Self {
         Self {
             by_key: self.by_key.extract_if(|key, _| is_of(key)).collect(),
@@ -76,7 +76,7 @@ impl Watchers {
         }
     }
 
-    /// Any key may be.
+    /// Notifies all watchers: any key may be written to.
     pub fn all_written(&mut self) {
         std::mem::take(&mut self.by_key)
             .into_values()
@@ -84,7 +84,7 @@ impl Watchers {
     }
 }
 
-/// Whoever watches a key of a table that is closed does not learn of writes to it any more.
+/// A watcher of a table that is closed learns of no more writes.
 impl Drop for Watchers {
     fn drop(&mut self) {
         self.all_written();

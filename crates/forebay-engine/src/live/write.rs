@@ -1,9 +1,9 @@
-//! Writes: to the log and to memory, never reading what is stored.
+//! Writes: to the log and to memory, without reading what is stored.
 //!
 //! 1. The operation is checked: key, value, delta.
 //! 2. Under the partition's lock it is appended to the log and added to the active buffer. So the
 //!    log has the operations on a key in the order in which readers see them.
-//! 3. A full buffer is sorted into a run in memory; when there are many of those they are merged,
+//! 3. A full buffer is sorted into a run in memory. When there are many of those they are merged,
 //!    without the lock. When the memory of all tables has reached its share, the generation is
 //!    frozen.
 
@@ -34,14 +34,14 @@ use crate::route::Router;
 /// The longest value, in bytes, and the most bytes of a batch.
 pub const MAX_VALUE_BYTES: usize = 512 << 20;
 const MAX_BATCH_BYTES: usize = 1 << 30;
-/// The log is at most so many times as long as the memory of a generation may be, about.
+/// The log is at most about this many times as long as the memory of a generation may be.
 const LOG_FACTOR: u64 = 4;
 
-/// What some keys hold.
+/// The values of some keys.
 type Values = Vec<Option<Stored>>;
 
-/// A key, where it lies, and the place of its partition: worked out once, as hashing costs a write
-/// of one key more than anything else.
+/// A key, its position, and the place of its partition. Computed once, as hashing is the largest
+/// cost of a write of one key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LocatedKey<'k> {
     key: &'k [u8],
@@ -50,7 +50,7 @@ pub(super) struct LocatedKey<'k> {
 }
 
 impl LocatedKey<'_> {
-    /// Where a key lies, which may be this one.
+    /// Returns the position of a key, which may be this one.
     #[inline]
     fn place_of(&self, shape: &Shape, key: &[u8]) -> KeyPlace {
         match key == self.key {
@@ -61,7 +61,7 @@ impl LocatedKey<'_> {
 }
 
 impl LiveShared {
-    /// Waits as needed.
+    /// Writes one operation. Waits as needed.
     pub fn write_one(
         &self,
         key: &[u8],
@@ -100,7 +100,7 @@ impl LiveShared {
         self.finish_write(part, partition, lsn)
     }
 
-    /// REQUIRES: the writer may wait.
+    /// Writes a batch. REQUIRES: the writer may wait.
     pub fn write_batch_waiting(
         &self,
         batch: &Batch,
@@ -110,7 +110,7 @@ impl LiveShared {
         written.ok_or_else(|| self.ended())
     }
 
-    /// `None` where it would have to wait and may not.
+    /// Writes a batch; `None` if it would have to wait and may not.
     pub fn write_batch(
         &self,
         batch: &Batch,
@@ -133,8 +133,8 @@ impl LiveShared {
         }
     }
 
-    /// The first key of a batch, whose partition is that of all; `None` of an empty one. `known`
-    /// may be one of them: its partition is locked.
+    /// Checks a batch. Returns its first key, whose partition is that of all; `None` if it is
+    /// empty. `known` may be one of them: its partition is locked.
     fn check_batch<'k>(
         &self,
         batch: &'k Batch,
@@ -184,7 +184,8 @@ impl LiveShared {
         }
     }
 
-    /// REQUIRES: the batch passed [`LiveShared::check_batch`], which found this first key.
+    /// Applies a batch. REQUIRES: it passed [`LiveShared::check_batch`], which found this first
+    /// key.
     fn apply_batch<'a>(
         &'a self,
         mut part: MutexGuard<'_, LivePart>,
@@ -251,8 +252,8 @@ impl LiveShared {
         Ok(written.map(|(commit, ())| commit))
     }
 
-    /// Reads keys of one partition, then writes what `decide` makes of their values, with no other
-    /// write between. REQUIRES: the writer may wait.
+    /// Reads keys of one partition, then writes the batch that `decide` makes of their values, with
+    /// no other write between. REQUIRES: the writer may wait.
     pub fn transact_waiting<R>(
         &self,
         keys: &[&[u8]],
@@ -263,8 +264,8 @@ impl LiveShared {
         done.ok_or_else(|| self.ended())
     }
 
-    /// `None` where it would have to wait and may not. Without a key there is nothing to hold
-    /// against other writes: the batch is written as any other.
+    /// Like the above; `None` if it would have to wait and may not. Without a key there is nothing
+    /// to lock: the batch is written as any other.
     pub fn transact<R>(
         &self,
         keys: &[&[u8]],
@@ -297,7 +298,7 @@ impl LiveShared {
         Ok(Some((commit, outcome)))
     }
 
-    /// Where keys of one partition lie, of which `first` is the first.
+    /// Returns the positions of keys of one partition, of which `first` is the first.
     pub(super) fn locate_all<'k>(
         &self,
         first: &'k [u8],
@@ -320,8 +321,8 @@ impl LiveShared {
         Ok((located, places))
     }
 
-    /// Writes what was decided with the partition of a key locked; `present` tells of keys that
-    /// were read, where inserts are settled.
+    /// Writes a decided batch with the partition of a key locked. `present` says which of the read
+    /// keys exist, if inserts are settled.
     pub(super) fn write_decided<'a>(
         &'a self,
         part: MutexGuard<'_, LivePart>,
@@ -345,8 +346,8 @@ impl LiveShared {
         }
     }
 
-    /// A batch with its inserts settled by what is there under the lock; `None` when it has none
-    /// that must be. Keys that were not read before are read now, however long that takes.
+    /// Settles the inserts of a batch by the state under the lock; `None` if it has none that must
+    /// be. Keys that were not read before are read now, however long that takes.
     fn settled_batch<'k>(
         &self,
         part: &LivePart,
@@ -371,8 +372,8 @@ impl LiveShared {
         Ok(Some(settle(batch, &mut present, now_ms)))
     }
 
-    /// The partition locked, and values as they are under its lock. Pages are brought into memory
-    /// without the lock, a few times; should they be gone each time, it waits for them with it.
+    /// Locks the partition and reads values under its lock. A few times, pages are read into memory
+    /// without the lock first. If they are gone each time, it reads them while it holds the lock.
     fn lock_and_read(
         &self,
         partition: usize,
@@ -410,11 +411,11 @@ impl LiveShared {
                 view.get(shape, place, key, None::<CowOperation<'_>>, true)?;
             }
         }
-        // The last attempt waits for what it needs.
+        // Not reached: the last attempt waits for what it needs.
         Err(self.ended())
     }
 
-    /// Gives the lock back; sees to the memory when a buffer is full or has grown.
+    /// Releases the lock. Handles memory if a buffer is full or has grown.
     #[inline]
     fn finish_write<'a>(
         &'a self,
@@ -435,11 +436,11 @@ impl LiveShared {
         Ok(Commit::new(self, lsn))
     }
 
-    /// What follows when a write of so many bytes filled a buffer, or had it grow: memory is
-    /// merged, and frozen when that is its turn, and pauses may be asked of writers.
+    /// Handles a write of this many bytes that filled a buffer, or made it grow. Memory is merged,
+    /// and frozen if it is this table's turn. Writers may have to pause.
     fn after_seal(&self, partition: usize, freeze: bool, bytes: usize) {
         if let Err(error) = self.compact_memory(partition) {
-            // The runs in memory stay as they are, in which they are read as well.
+            // The runs in memory stay as they are, and can still be read.
             warn!(table = %self.shape.table, %error, "runs in memory were not merged");
         }
         if freeze {
@@ -451,8 +452,9 @@ impl LiveShared {
         self.owe(bytes);
     }
 
-    /// Whether the log is long for what is in memory, where operations on one key are composed, or
-    /// is about to fill the disk, on which there must be room for runs. Looked at now and then.
+    /// Returns whether the log is too long for the memory that it covers, or is about to fill the
+    /// disk. The log grows faster than memory where operations on one key are combined. The disk
+    /// must have room for runs. Checked now and then.
     #[inline]
     pub fn log_is_long(&self, lsn: Option<Lsn>) -> bool {
         match (&self.log, lsn) {
@@ -473,7 +475,7 @@ impl LiveShared {
         log_bytes > most || matches!(free(), Ok(Some(free)) if log_bytes > free / 4)
     }
 
-    /// Refuses what no table, or not this one, can hold.
+    /// Refuses an operation that no table, or not this one, can store.
     #[inline]
     fn check(&self, key: &[u8], operation: &Operation<'_>) -> Result<(), LiveError> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
@@ -526,7 +528,7 @@ impl LiveShared {
         }
     }
 
-    /// A log that is closed ends the table's writes, those of runs as well.
+    /// Converts an error of the log. A closed log ends the table's writes, including those of runs.
     pub fn log_error(&self, source: LogError) -> LiveError {
         if let LogError::Closed {
             action,

@@ -1,4 +1,4 @@
-//! What can go wrong with a log of replicas.
+//! The errors of logs of replicas.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use super::record::EntryPlace;
 use crate::live::log::LogError;
 use crate::name::TableName;
 
-/// A failed operation on a log of replicas. What is refused has changed nothing.
+/// An error of an operation on a log of replicas. A refused operation has changed nothing.
 #[derive(Debug, Clone, Error)]
 pub enum ReplicaLogError {
-    /// Full disks, failed devices, files of another log or of a newer program.
+    /// A full disk, a failed device, or files of another log or of a newer program.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// Something that was written is not there any more, or no longer what was written.
+    /// Written records are gone, or have changed.
     #[error(
         "the log of the replicas of table {table} is damaged: {} at offset {offset}: {problem}. Its \
          replicas may have forgotten what they promised: remove the log, and have them join their \
@@ -65,7 +65,7 @@ pub enum ReplicaLogError {
 }
 
 impl ReplicaLogError {
-    /// What opening and reading say: damages in the words of replicas.
+    /// Converts errors of opening and reading; damage gets the terms of replicas.
     pub(super) fn of(error: LogError) -> Self {
         match error {
             LogError::Damaged {
@@ -116,7 +116,7 @@ impl ReplicaLogError {
         }
     }
 
-    /// Whether the log has lost something, so that its replicas have to come back as new peers.
+    /// Returns whether the log has lost records, so that its replicas must come back as new peers.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })
     }

@@ -1,18 +1,18 @@
-//! Where the entries of all groups lie: group, index, segment and offset.
+//! The index of all groups' entries: group, index, segment and offset.
 //!
-//! What is in memory is what reading the log back would find: records come in here the same way
-//! when they were written and when they are read back. A group's entries lie in the order of their
-//! indexes, so those in the oldest segment are its first ones.
+//! It has what reading the log back would find: written records and recovered records are added in
+//! the same way. A group's entries are in the order of their indexes, so those in the oldest
+//! segment are its first ones.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::record::{EntryPlace, GroupRecord};
 use crate::live::log::FramePlace;
 
-/// What an entry takes of the log besides its bytes, about.
+/// The approximate bytes of an entry in the log besides its own.
 const ENTRY_OVERHEAD_BYTES: u64 = 16;
 
-/// An entry's term, its frame, and how many bytes it has: 24 bytes.
+/// An entry's term, its frame, and its length: 24 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IndexedEntry {
     pub term: u64,
@@ -30,15 +30,15 @@ impl IndexedEntry {
     }
 }
 
-/// What the log has of one group.
+/// The logged state of one group.
 #[derive(Debug, Default)]
 pub(super) struct GroupIndex {
     /// The place before the first entry.
     before: EntryPlace,
     entries: VecDeque<IndexedEntry>,
-    /// Entries up to here need not be kept.
+    /// The last index whose entry, like all before it, need not be kept.
     trimmed: u64,
-    /// What the entries behind `trimmed` take of the log.
+    /// The bytes in the log of the entries after `trimmed`.
     needed_bytes: u64,
     /// The segment of the last record that says where the group's log ends; 0 for none.
     end_segment: u64,
@@ -46,13 +46,13 @@ pub(super) struct GroupIndex {
     promise: Option<(u64, Box<[u8]>)>,
 }
 
-/// What of a group has to be written again before a segment and those before it are removed.
+/// The part of a group that must be rewritten before a segment and those before it are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NeededLog {
     Nothing,
-    /// Where the group's log ends.
+    /// The end of the group's log.
     End(EntryPlace),
-    /// All entries behind this one.
+    /// All entries after this one.
     Entries(EntryPlace),
 }
 
@@ -77,13 +77,14 @@ impl GroupIndex {
         last.unwrap_or(self.before)
     }
 
-    /// The entry at `index`, if it is kept.
+    /// Returns the entry at `index`, if it is kept.
     pub fn entry(&self, index: u64) -> Option<&IndexedEntry> {
         let at = index.checked_sub(self.before.index)?.checked_sub(1)?;
         self.entries.get(usize::try_from(at).ok()?)
     }
 
-    /// The place before the first entry, then the first entry of each other term, up to `through`.
+    /// Returns the place before the first entry, then the first entry of each other term, up to
+    /// `through`.
     pub fn terms(&self, through: u64) -> Vec<EntryPlace> {
         let mut terms = vec![self.before];
         let entries = (self.before.index + 1..=through).zip(&self.entries);
@@ -95,7 +96,7 @@ impl GroupIndex {
         terms
     }
 
-    /// The place at `index`, which may be that before the first entry.
+    /// Returns the place at `index`, which may be that before the first entry.
     pub fn place_of(&self, index: u64) -> Option<EntryPlace> {
         if index == self.before.index {
             return Some(self.before);
@@ -113,7 +114,8 @@ impl GroupIndex {
         self.check();
     }
 
-    /// What is trimmed lies among the entries, and those behind it are what is needed.
+    /// Checks that the trimmed position is among the entries, and that those after it are the
+    /// needed ones.
     #[inline]
     fn check(&self) {
         let last = self.last().index;
@@ -142,7 +144,7 @@ impl GroupIndex {
         );
     }
 
-    /// What would be lost with `segment` and those before it.
+    /// Returns what would be lost with `segment` and those before it.
     pub fn needed_log(&self, segment: u64) -> NeededLog {
         let lies_there = |entry: &IndexedEntry| entry.segment <= segment;
         if self.entries.back().is_none_or(lies_there) && self.trimmed >= self.last().index {
@@ -159,13 +161,13 @@ impl GroupIndex {
         NeededLog::Nothing
     }
 
-    /// The promise, should it be lost with `segment` and those before it.
+    /// Returns the promise, if it would be lost with `segment` and those before it.
     pub fn needed_promise(&self, segment: u64) -> Option<&[u8]> {
         let promise = self.promise.as_ref().filter(|(at, _)| *at <= segment);
         promise.map(|(_, bytes)| &**bytes)
     }
 
-    /// Forgets what lies in `segment` and those before it.
+    /// Removes all that is in `segment` and those before it.
     fn forget_through(&mut self, segment: u64) {
         while let Some(entry) = self.entries.front()
             && entry.segment <= segment
@@ -181,8 +183,8 @@ impl GroupIndex {
         }
     }
 
-    /// Takes an entry in place of what is at its index and behind it. In front of all that is
-    /// known, or far behind it, the group's log begins with it.
+    /// Adds an entry, which replaces the one at its index and all later ones. If it is before all
+    /// known entries, or not adjacent to the last, the group's log begins with it.
     fn put(&mut self, entry: IndexedEntry, term_before: u64, index: u64) {
         let is_behind = index > self.before.index && index <= self.last().index + 1;
         if !is_behind || self.end_segment == 0 {
@@ -229,15 +231,15 @@ fn needed_bytes_of(entry: &IndexedEntry) -> u64 {
     u64::from(entry.bytes) + ENTRY_OVERHEAD_BYTES
 }
 
-/// What the log has of all groups.
+/// The logged state of all groups.
 #[derive(Debug, Default)]
 pub(super) struct LogIndex {
     pub groups: BTreeMap<u64, GroupIndex>,
 }
 
 impl LogIndex {
-    /// Takes a record that was read back, if it can follow what was read before it. The first
-    /// record that is read of a group may follow others that are gone.
+    /// Adds a record that was read back, if it can follow the earlier ones. A group's first record
+    /// may follow records that are gone.
     pub fn replay(&mut self, frame: FramePlace, record: GroupRecord<'_>) -> Result<(), String> {
         if let GroupRecord::Entry {
             group,
@@ -265,7 +267,7 @@ impl LogIndex {
         self.apply(frame, record)
     }
 
-    /// Takes a record that lies in the frame at `frame`, which begins below 4 GiB.
+    /// Adds a record of the frame at `frame`, which begins below 4 GiB.
     pub fn apply(&mut self, frame: FramePlace, record: GroupRecord<'_>) -> Result<(), String> {
         let segment = frame.segment;
         let offset = u32::try_from(frame.offset);
@@ -303,12 +305,12 @@ impl LogIndex {
         Ok(())
     }
 
-    /// What all groups need of the log.
+    /// Returns the bytes of the log that all groups need.
     pub fn needed_bytes(&self) -> u64 {
         self.groups.values().map(GroupIndex::needed_bytes).sum()
     }
 
-    /// Nothing of `segment` and those before it is needed any more.
+    /// Checks that nothing of `segment` and those before it is needed any more.
     pub fn check_unneeded(&self, segment: u64) {
         for (group, known) in &self.groups {
             debug_assert_eq!(
@@ -323,7 +325,7 @@ impl LogIndex {
         }
     }
 
-    /// Forgets what lies in `segment` and those before it.
+    /// Removes all that is in `segment` and those before it.
     pub fn forget_through(&mut self, segment: u64) {
         for group in self.groups.values_mut() {
             group.forget_through(segment);

@@ -1,16 +1,16 @@
 //! The log of the replicas of one live table on a node: one log for all of its groups.
 //!
-//! It is a log of segments and frames like that of a table ([`crate::live::log`]), whose frames
-//! hold records of groups (`docs/reference/log-format.md`): entries, a promise, where a group's log
-//! begins anew, that a group is gone. What is written in one call survives whole or not at all, and
-//! one sync serves all groups.
+//! It consists of segments and frames like that of a table ([`crate::live::log`]). The frames have
+//! records of groups (`docs/reference/log-format.md`): entries, a promise, a new beginning of a
+//! group's log, the end of a group. After a crash, the records of one call are all there or none
+//! is. One sync serves all groups.
 //!
-//! Memory holds where each entry lies (24 bytes an entry that the log keeps) and each group's
-//! promise. Entries are read from the disk when they are asked for. Segments are removed from the
-//! front; what is still needed of them is written again behind (`removal`).
+//! Memory has the place of each entry (24 bytes an entry that the log keeps) and each group's
+//! promise. Entries are read from the disk on request. Segments are removed from the front. Their
+//! needed records are first rewritten at the end (`removal`).
 //!
-//! A log that was damaged is refused. Whether one that opens may have lost something nevertheless,
-//! with durabilities other than `sync`, is for its user to say: see [`OpenedLog`].
+//! A damaged log is refused. A log that opens may still have lost records, with durabilities other
+//! than `sync`. Its user must decide about that: see [`OpenedLog`].
 //!
 //! Lock order: `removing`, `ends`, `state`; the log's own locks come after these.
 
@@ -47,63 +47,63 @@ pub use self::error::ReplicaLogError;
 pub use self::record::{EntryDraft, EntryPlace, GroupRecords, LoggedEntry};
 pub use self::removal::RemovedSegments;
 
-/// How long a segment becomes before the next one is begun.
+/// The length of a segment at which the next one begins.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
-/// The longest segments that may be asked for.
+/// The greatest length of segments in the options.
 const MAX_SEGMENT_BYTES: u64 = 1 << 30;
-/// The longest promise: each group's lies in memory.
+/// The longest promise: each group's is in memory.
 pub const MAX_PROMISE_BYTES: usize = 1024;
 
 #[derive(Debug, Clone)]
 pub struct ReplicaLogOptions {
     pub table: TableName,
-    /// As the table's own log has it.
+    /// The table's id, as in the table's own log.
     pub table_id: u64,
     pub durability: Durability,
-    /// The machine's boot, by which a restart of it is told from one of the process (Linux:
-    /// /proc/sys/kernel/random/boot_id).
+    /// The machine's boot. It distinguishes a restart of the machine from one of the process
+    /// (Linux: /proc/sys/kernel/random/boot_id).
     pub boot_id: u128,
-    /// A segment that has become so long is the last one written to: [`SEGMENT_BYTES`], but for
-    /// tests. At most 1 GiB.
+    /// The length at which a segment takes no more records: [`SEGMENT_BYTES`], except in tests. At
+    /// most 1 GiB.
     pub segment_bytes: u64,
 }
 
-/// What the log has of a group. The entries between these places are read by
-/// [`ReplicaLog::entries`].
+/// The logged state of a group. [`ReplicaLog::entries`] reads the entries between these places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedGroup {
     /// The place before the first entry that is kept.
     pub before: EntryPlace,
-    /// The last entry's; `before` where there is none.
+    /// The place of the last entry; `before` if there is none.
     pub last: EntryPlace,
-    /// `None` where none was logged.
+    /// `None` if none was logged.
     pub promise: Option<Vec<u8>>,
 }
 
-/// A log as it was found. All that was found is whole, and durable by now.
+/// The state of a log when it was opened. All records that were found are complete, and durable by
+/// now.
 ///
 /// With a durability other than `sync` and another boot than `boot_then`, acknowledged records may
-/// be missing at the end, unless it was stopped cleanly. Then nothing may be appended to it, and no
-/// segments removed: drop it, and [`ReplicaLog::remove`] it. Until something is appended, the next
-/// opening finds the same `boot_then`, and on another boot the same `stopped_clean`.
+/// be missing at the end, unless the log was stopped cleanly. If so, do not append to it or remove
+/// segments: drop it, and [`ReplicaLog::remove`] it. Until something is appended, the next opening
+/// finds the same `boot_then`, and on another boot the same `stopped_clean`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenedLog {
-    /// On which boot it was last written to; `None` for a log that never was.
+    /// The boot on which it was last written to; `None` for a log that never was.
     pub boot_then: Option<u128>,
-    /// Whoever wrote to it has called [`ReplicaLog::close`].
+    /// Whether its last writer has called [`ReplicaLog::close`].
     pub stopped_clean: bool,
     pub groups: BTreeMap<u64, LoggedGroup>,
 }
 
-/// An open log. All methods may be called by any number of threads. Dropping it syncs what its
-/// durability would have synced; only [`ReplicaLog::close`] leaves a log that was stopped cleanly.
+/// An open log. Any number of threads may call its methods. Dropping it syncs what its durability
+/// would have synced; only [`ReplicaLog::close`] leaves a log that was stopped cleanly.
 #[derive(Debug)]
 pub struct ReplicaLog {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     options: ReplicaLogOptions,
     log: Log,
-    /// One removal at a time.
+    /// Held by a removal of segments: only one runs at a time.
     removing: Mutex<SpareFile>,
     ends: Mutex<LogEnds>,
     state: Mutex<StateFile>,
@@ -111,7 +111,7 @@ pub struct ReplicaLog {
     segment_bytes: AtomicU64,
 }
 
-/// What changes with each write.
+/// The state that changes with each write.
 #[derive(Debug)]
 struct LogEnds {
     index: LogIndex,
@@ -121,10 +121,10 @@ struct LogEnds {
 }
 
 impl ReplicaLog {
-    /// Opens the log in `dir`, or begins it; its note and its state lie beside `dir`, whose parent
-    /// exists. What was found is durable when this returns. A torn last record that was never
-    /// acknowledged is cut off. Fails when the log is damaged, which
-    /// [`ReplicaLogError::is_damage`] tells, or is of another table or format.
+    /// Opens the log in `dir`, or begins it. Its note and its state are beside `dir`, whose parent
+    /// exists. All records that were found are durable when this returns. A torn last record that
+    /// was never acknowledged is cut off. Fails if the log is damaged, which
+    /// [`ReplicaLogError::is_damage`] reports, or is of another table or format.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -188,34 +188,35 @@ impl ReplicaLog {
         Ok((opened_log, opened))
     }
 
-    /// Writes what is to be logged of several groups, each named once; when this returns, the
-    /// system has it, behind all that was written before. After a crash all of it is there or
-    /// nothing. What is refused for want of room, or as it cannot follow what is logged, has
-    /// changed nothing, and later writes may succeed.
+    /// Writes the records of several groups, each named once. When this returns, the system has
+    /// them, after all earlier ones. After a crash all of them are there or none is. Records that
+    /// are refused for lack of space, or because they cannot follow the logged ones, have changed
+    /// nothing, and later writes may succeed.
     pub fn append(&self, groups: &[GroupRecords<'_>]) -> Result<Lsn, ReplicaLogError> {
         self.write(&mut self.ends.lock(), groups)
     }
 
-    /// What the log has of a group now, if anything.
+    /// Returns the current state of a group, if the log has one.
     pub fn group(&self, group: u64) -> Option<LoggedGroup> {
         let ends = self.ends.lock();
         let known = ends.index.groups.get(&group)?;
         Some(logged((&group, known)).1)
     }
 
-    /// Whether all up to `lsn` is acknowledged: durable, where that is asked for.
+    /// Returns whether everything up to `lsn` is acknowledged: durable, if the log's durability
+    /// asks for that.
     pub fn durable(&self, lsn: Lsn) -> bool {
         self.log.durable(lsn)
     }
 
-    /// Waits until all up to `lsn` is acknowledged. After an error nobody knows whether it is
-    /// durable.
+    /// Waits until everything up to `lsn` is acknowledged. After an error it is unknown whether it
+    /// is durable.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<(), ReplicaLogError> {
         Ok(self.log.wait_durable(lsn)?)
     }
 
-    /// Calls `then` once all up to `lsn` is acknowledged, or will not be: at once, or from the
-    /// thread that syncs. It must not wait for the log.
+    /// Calls `then` once everything up to `lsn` is acknowledged, or has failed. It is called at
+    /// once, or from the thread that syncs. It must not wait for the log.
     pub fn on_durable(&self, lsn: Lsn, then: Callback) {
         self.log.on_durable(lsn, then);
     }
@@ -225,28 +226,28 @@ impl ReplicaLog {
         Ok(self.log.sync()?)
     }
 
-    /// Why the log takes no more records, if it does not.
+    /// Returns why the log takes no more records, if it does not.
     pub fn failure(&self) -> Option<LogError> {
         self.log.failure()
     }
 
-    /// How many bytes the log's files hold.
+    /// Returns the length of the log's files.
     pub fn size_bytes(&self) -> u64 {
         self.log.size_bytes()
     }
 
-    /// How many of them are needed: entries that are not trimmed.
+    /// Returns how many of these bytes are needed: entries that are not trimmed.
     pub fn needed_bytes(&self) -> u64 {
         self.ends.lock().index.needed_bytes()
     }
 
-    /// How many groups it has something of.
+    /// Returns the number of groups in the log.
     pub fn groups_count(&self) -> usize {
         self.ends.lock().index.groups.len()
     }
 
-    /// A segment that has become so long is not written to any more, from now on; none becomes
-    /// longer than the options say. Short ones are sooner removed.
+    /// Sets the length at which a segment takes no more records, from now on. No segment becomes
+    /// longer than the options say. Short segments are removed sooner.
     pub fn set_segment_bytes(&self, bytes: u64) {
         let bytes = bytes.clamp(1, self.options.segment_bytes);
         if self.segment_bytes.swap(bytes, Ordering::Relaxed) > bytes {
@@ -258,17 +259,17 @@ impl ReplicaLog {
         self.segment_bytes.load(Ordering::Relaxed)
     }
 
-    /// Entries of `group` up to `through_index` need not be kept: the partition's runs have them.
-    /// Peers may still be sent them until their segments are removed. This is not logged: after a
-    /// restart it is said again.
+    /// Marks the entries of `group` up to `through_index` as not needed: the partition's runs have
+    /// them. They may still be sent to peers until their segments are removed. This is not logged:
+    /// after a restart the caller must trim again.
     pub fn trim(&self, group: u64, through_index: u64) {
         if let Some(known) = self.ends.lock().index.groups.get_mut(&group) {
             known.trim(through_index);
         }
     }
 
-    /// Makes all that was written durable, and notes that the log was stopped cleanly, should this
-    /// boot have written to it. Nobody waits for it any more.
+    /// Makes all writes durable, and records that the log was stopped cleanly, if this boot has
+    /// written to it. No thread waits for it any more.
     pub fn close(self) -> Result<(), ReplicaLogError> {
         if !self.ends.lock().is_begun && !self.is_of_this_boot() {
             return Ok(());
@@ -295,16 +296,16 @@ impl ReplicaLog {
         written.map_err(|error| options.refused(state.path(), error))
     }
 
-    /// Whether an earlier process of this boot wrote to it. What that left was made durable when it
-    /// was opened.
+    /// Returns whether an earlier process of this boot wrote to it. Its records were made durable
+    /// when the log was opened.
     fn is_of_this_boot(&self) -> bool {
         let state = self.state.lock();
         state.is_written() && state.state.boot_id == self.options.boot_id
     }
 
-    /// Removes the log in `dir`, which nobody has open, with its note and its state: its replicas
-    /// have forgotten what they promised. Whatever a crash leaves of it is refused as damaged, or
-    /// found to be of the boot of before, and is removed again.
+    /// Removes the log in `dir`, which no process has open, with its note and its state: its
+    /// replicas have lost their promises. After a crash the remaining files are refused as damaged,
+    /// or found to be of the earlier boot, and are removed again.
     pub fn remove(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         let is_there = |removed: io::Result<()>| match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -329,7 +330,7 @@ impl ReplicaLogOptions {
         }
     }
 
-    /// What a write is refused with as the state cannot be written.
+    /// Returns the error of a write that is refused because the state cannot be written.
     fn refused(&self, path: &Path, error: io::Error) -> ReplicaLogError {
         let passes = may_pass(&error);
         let (table, path, source) = (self.table.clone(), path.to_path_buf(), Arc::new(error));
@@ -351,7 +352,7 @@ impl ReplicaLogOptions {
     }
 }
 
-/// The state of the log in `dir`, and how often it was written; `None` for a log that is new.
+/// Returns the state of the log in `dir`, and how often it was written; `None` for a new log.
 fn find_state(
     disk: &dyn Disk,
     dir: &Path,

@@ -1,11 +1,11 @@
-//! Reading a group's entries from the disk.
+//! Reads a group's entries from the disk.
 
 use super::index::IndexedEntry;
 use super::record::{EntryPlace, GroupRecord, LoggedEntry, RecordReader};
 use super::{LogEnds, ReplicaLog, ReplicaLogError};
 use crate::live::log::RecordReads;
 
-/// Entries of a group that are to be read: consecutive.
+/// Consecutive entries of a group that are to be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WantedEntries {
     pub group: u64,
@@ -15,7 +15,7 @@ pub(super) struct WantedEntries {
 }
 
 impl LogEnds {
-    /// The entries of `group` behind `index`, until they have `most_bytes`; one at least, if there
+    /// Returns the entries of `group` after `index`, up to `most_bytes`, but at least one, if there
     /// is any.
     pub fn wanted(&self, group: u64, index: u64, most_bytes: u64) -> WantedEntries {
         let known = self.index.groups.get(&group);
@@ -37,9 +37,9 @@ impl LogEnds {
 }
 
 impl ReplicaLog {
-    /// Entries of `group` from `from_index` on: as many as have `most_bytes` together, but at least
-    /// one if there is any; none where nothing is logged at `from_index` yet. They are read from
-    /// the disk and checked. An entry that is not kept any more is [`ReplicaLogError::Trimmed`].
+    /// Reads and checks entries of `group` from `from_index` on: as many as have `most_bytes`
+    /// together, but at least one if there is any. None are returned if nothing is logged at
+    /// `from_index` yet. An entry that is not kept any more is [`ReplicaLogError::Trimmed`].
     pub fn entries(
         &self,
         group: u64,
@@ -53,15 +53,15 @@ impl ReplicaLog {
                 Ok(entries) => return Ok(entries),
                 Err(error) => error,
             };
-            // A segment may have been removed meanwhile; what is needed of it lies elsewhere then.
+            // A segment may have been removed meanwhile. Its needed records are elsewhere then.
             if tried.replace(wanted) == Some(self.find_entries(group, from_index, most_bytes)?) {
                 return Err(error);
             }
         }
     }
 
-    /// The place before the first entry of `group` that is kept, then that of the first one of each
-    /// later term, up to `through_index`; nothing of a group that is not known.
+    /// Returns the place before the first kept entry of `group`, then that of the first entry of
+    /// each later term, up to `through_index`; nothing for an unknown group.
     pub fn terms(&self, group: u64, through_index: u64) -> Vec<EntryPlace> {
         let ends = self.ends.lock();
         let known = ends.index.groups.get(&group);
@@ -92,7 +92,7 @@ impl ReplicaLog {
         Ok(ends.wanted(group, from_index - 1, most_bytes))
     }
 
-    /// Reads each frame once.
+    /// Reads the entries. Each frame is read once.
     pub(super) fn read_entries(
         &self,
         wanted: &WantedEntries,
@@ -109,7 +109,7 @@ impl ReplicaLog {
         Ok(found)
     }
 
-    /// Reads `entries`, which lie in one frame, the first of them at index `first`.
+    /// Reads `entries`, which are in one frame, the first of them at index `first`.
     fn read_frame(
         &self,
         reads: &mut RecordReads<'_>,

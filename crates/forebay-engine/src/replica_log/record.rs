@@ -1,14 +1,14 @@
-//! Records of a log of replicas: what they say, and their bytes.
+//! Records of a log of replicas: their content and their encoding.
 //!
 //! ```text
-//! frame   = record...                         one group behind the other, each group once
+//! frame   = record...                         one group after the other, each group once
 //! entries = 1 group term_before first_index count (term length bytes)...
 //! promise = 2 group length bytes
 //! begins  = 3 group term index
 //! gone    = 4 group
 //! ```
 //!
-//! The kind is a byte, every number a LEB128.
+//! The kind is a byte. Every number is a LEB128.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ const PROMISE: u8 = 2;
 const BEGINS: u8 = 3;
 const GONE: u8 = 4;
 
-/// A place in a group's log. They compare as logs do: the later term first.
+/// A place in a group's log. Places compare as logs do: by term first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct EntryPlace {
     pub term: u64,
@@ -46,22 +46,22 @@ pub struct LoggedEntry {
     pub bytes: Vec<u8>,
 }
 
-/// What is to be logged of one group, in the order of these fields.
+/// The records of one group that are to be logged, in the order of these fields.
 #[derive(Debug, Clone, Default)]
 pub struct GroupRecords<'a> {
     pub group: u64,
-    /// All that was logged of the group before is gone.
+    /// All earlier records of the group are void.
     pub is_gone: bool,
-    /// The group's log begins anew behind this place: it was founded, or a copy took its place.
-    /// The promise stays.
+    /// The group's log begins again after this place: it was founded, or a copy replaced it. The
+    /// promise stays.
     pub begins: Option<EntryPlace>,
-    /// Consecutive; the first takes the place of what the group has at its index and behind it.
+    /// Consecutive. The first replaces the group's entry at its index and all later ones.
     pub entries: Vec<EntryDraft<'a>>,
-    /// Takes the place of the promise before.
+    /// Replaces the earlier promise.
     pub promise: Option<&'a [u8]>,
 }
 
-/// What a record says, entry by entry.
+/// The content of a record, entry by entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GroupRecord<'a> {
     Entry {
@@ -84,7 +84,7 @@ pub(super) enum GroupRecord<'a> {
     },
 }
 
-/// What is wrong with a frame's bytes.
+/// The reason why a frame's bytes are not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum RecordProblem {
     #[error("a record is cut short")]
@@ -156,12 +156,12 @@ fn push_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Reads the records of a frame, one after the other; nothing after the first problem.
+/// An iterator over the records of a frame. It ends at the first problem.
 #[derive(Debug)]
 pub(super) struct RecordReader<'a> {
     rest: &'a [u8],
-    /// The entries that are left of a record: its group, the place of the last one that was read,
-    /// and how many follow.
+    /// The remaining entries of a record: its group, the place of the last one that was read, and
+    /// the number that follow.
     entries: Option<(u64, EntryPlace, u64)>,
 }
 

@@ -1,14 +1,14 @@
-//! Removing segments from the front, so that no group holds the log back for long.
+//! Removes segments from the front, so that no group keeps the log long.
 //!
-//! 1. What is still needed of the oldest segment is written again behind: promises, where a group's
-//!    log ends, and all needed entries of a group whose first one lies there, if they are small.
-//!    What is written of a group says all that the segment said of it, so a log that is read back
-//!    with the segment, or without it, is the same.
+//! 1. The needed records of the oldest segment are rewritten at the end: promises, ends of groups'
+//!    logs, and all needed entries of a group whose first one is there, if they are small. The
+//!    rewritten records of a group have all that the segment had of it. So reading the log back
+//!    gives the same state with the segment or without it.
 //! 2. The log is synced, whatever its durability.
 //! 3. The state says that the next segment is the first that counts, and is synced.
 //! 4. The file is removed.
 //!
-//! A crash in between leaves something twice, or a file that the next opening removes.
+//! A crash in between leaves some records twice, or a file that the next opening removes.
 
 use std::ops::Bound;
 
@@ -18,21 +18,21 @@ use super::spare::is_full;
 use super::state::LogState;
 use super::{LogEnds, ReplicaLog, ReplicaLogError};
 
-/// The share of a segment that the needed entries of one group may take to be written again.
+/// The needed entries of one group are rewritten if they are at most this fraction of a segment.
 const SMALL_SHARE: u64 = 4;
-/// How much is written again at a time, about: writers wait for it.
+/// About how many bytes are rewritten at a time: writers wait for it.
 const BATCH_BYTES: u64 = 256 << 10;
 
-/// What [`ReplicaLog::remove_unneeded`] did.
+/// The result of [`ReplicaLog::remove_unneeded`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RemovedSegments {
     pub removed_bytes: u64,
-    /// A group with so many entries in the oldest segment that are not trimmed that the log cannot
-    /// go on without it: its partition is to be flushed, and trimmed.
+    /// A group with so many entries in the oldest segment that are not trimmed that this segment
+    /// cannot be removed. The caller must flush its partition, and trim it.
     pub held_by: Option<u64>,
 }
 
-/// What one group needs written again.
+/// The records of one group that must be rewritten.
 #[derive(Debug)]
 struct Rewrite {
     group: u64,
@@ -42,10 +42,10 @@ struct Rewrite {
 }
 
 impl ReplicaLog {
-    /// Removes the oldest segments while the log has more than `keep_bytes` that nobody needs:
-    /// trimmed and replaced entries, which peers may still be sent. What is needed of them is
-    /// written again first, and synced. After an error the log is as good as before; a full disk
-    /// has to have room for what is written again, or [spare](ReplicaLog::keep_spare) room.
+    /// Removes the oldest segments while the log has more than `keep_bytes` of unneeded entries:
+    /// trimmed and replaced ones, which may still be sent to peers. Needed records are rewritten
+    /// first, and synced. After an error the log is as good as before. A full disk needs room for
+    /// the rewritten records, or [spare](ReplicaLog::keep_spare) room.
     pub fn remove_unneeded(&self, keep_bytes: u64) -> Result<RemovedSegments, ReplicaLogError> {
         let mut spare = self.removing.lock();
         let mut removed = RemovedSegments::default();
@@ -81,7 +81,7 @@ impl ReplicaLog {
         Ok(removed)
     }
 
-    /// The group for which `segment` cannot be removed, as it needs too much of it.
+    /// Returns the group for which `segment` cannot be removed, as it needs too much of it.
     fn holder_of(&self, segment: u64) -> Option<u64> {
         let ends = self.ends.lock();
         let limit = self.segment_bytes();
@@ -98,8 +98,8 @@ impl ReplicaLog {
         None
     }
 
-    /// Writes again what all groups need of `segment` and those before it. Nothing comes to be
-    /// needed of it meanwhile, as it is not written any more.
+    /// Rewrites what all groups need of `segment` and those before it. Their need does not grow
+    /// meanwhile, as these are not written any more.
     fn write_again(&self, segment: u64) -> Result<(), ReplicaLogError> {
         let mut from = Bound::Unbounded;
         loop {
@@ -116,8 +116,8 @@ impl ReplicaLog {
         }
     }
 
-    /// Some more of it, of the groups in `from`; and the last group that was looked at, if others
-    /// follow.
+    /// Returns the next records to rewrite, of the groups in `from`, and the last group that was
+    /// checked, if others follow.
     fn next_rewrites(
         &self,
         ends: &LogEnds,

@@ -1,9 +1,9 @@
-//! Room for shortening the log on a full disk.
+//! Spare room, so that the log can be shortened on a full disk.
 //!
-//! To remove an old segment, what is needed of it is written again behind. Where somebody else has
-//! filled the disk, there is no room for that, and so none would come. So a file of zeros is kept
-//! beside the log, `D.spare`, while there is room. It is removed when it is needed, and made again
-//! later.
+//! Before an old segment is removed, its needed records are rewritten at the end. If another
+//! program has filled the disk, there is no room for that, and no room would ever be freed. So a
+//! file of zeros, `D.spare`, is kept beside the log while there is room. It is removed when the
+//! room is needed, and created again later.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ use crate::live::log::LogError;
 
 const SPARE_BYTES: usize = 128 << 10;
 
-/// What is known of the file.
+/// The known state of the file.
 #[derive(Debug, Default)]
 pub(super) struct SpareFile {
     is_there: bool,
 }
 
-/// Where it is for the log in `dir`.
+/// Returns the path of the file for the log in `dir`.
 pub(super) fn spare_path(dir: &Path) -> PathBuf {
     dir.with_extension("spare")
 }
 
 impl ReplicaLog {
-    /// Sees that there is some room for the removal of segments. For when the disk has plenty;
-    /// where it cannot be made, the next call tries again.
+    /// Reserves some room for the removal of segments. Call it while the disk has plenty. If the
+    /// file cannot be created, the next call tries again.
     pub fn keep_spare(&self) {
         let mut spare = self.removing.lock();
         if spare.is_there || !self.disk.keeps_blocks() {
@@ -46,7 +46,7 @@ impl ReplicaLog {
         }
     }
 
-    /// Gives the room up; returns whether there was any.
+    /// Frees the room; returns whether there was any.
     pub(super) fn give_spare(&self, spare: &mut SpareFile) -> bool {
         spare.is_there = false;
         let path = spare_path(&self.dir);
@@ -66,7 +66,7 @@ pub(super) fn remove_spare(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether there was no room for it.
+/// Returns whether the error is a lack of room.
 pub(super) fn is_full(error: &ReplicaLogError) -> bool {
     matches!(error, ReplicaLogError::Log(LogError::Full { .. }))
 }

@@ -1,9 +1,9 @@
-//! The file beside a log of replicas that outlives what is in it: `log.state`.
+//! The file beside a log of replicas that says how the log was last used: `log.state`.
 //!
-//! It says on which boot of the machine the log was written to, whether whoever did so has ended
-//! cleanly, and which segment is the first that counts. It has two sectors, each with a state and a
-//! number that rises; they are written in turn, in place, and synced, so that a write that is cut
-//! short leaves the state before, and no write but the first needs space.
+//! It records the machine's boot on which the log was last written to, whether its writer stopped
+//! cleanly, and the first segment that counts. It has two sectors, each with a state and a number
+//! that rises. They are written in turn, in place, and synced. So an interrupted write leaves the
+//! previous state, and only the first write needs space.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const SECTOR_BYTES: usize = 512;
 const FIXED_BYTES: usize = 56;
 const ENTRY_BYTES: usize = FIXED_BYTES + 8;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogState {
     /// The machine's boot on which the log was last written to.
@@ -28,7 +28,7 @@ pub(super) struct LogState {
     pub stopped_clean: bool,
 }
 
-/// What was found in the file.
+/// The result of reading the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FoundState {
     Absent,
@@ -37,7 +37,7 @@ pub(super) enum FoundState {
     OfOtherTable,
 }
 
-/// The file, to be written over.
+/// The file, to be overwritten.
 #[derive(Debug)]
 pub(super) struct StateFile {
     path: PathBuf,
@@ -46,17 +46,17 @@ pub(super) struct StateFile {
     file: Option<Arc<dyn LogFile>>,
     /// How often it was written in all.
     number: u64,
-    /// What it says, as far as this process knows.
+    /// Its content, as far as this process knows.
     pub state: LogState,
 }
 
-/// Where the state of the log in `dir` is: beside it.
+/// Returns the path of the state of the log in `dir`: beside it.
 pub(super) fn state_path(dir: &Path) -> PathBuf {
     dir.with_extension("state")
 }
 
-/// What the file in `path` says. A sector that is not sound may be a write that was cut short: then
-/// nobody knows that the log was stopped cleanly.
+/// Reads the file in `path`. A sector that is not valid may be an interrupted write: then it is
+/// unknown whether the log was stopped cleanly.
 pub(super) fn read_state(disk: &dyn Disk, path: &Path, table_id: u64) -> io::Result<FoundState> {
     let bytes = match disk.read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FoundState::Absent),
@@ -80,7 +80,7 @@ pub(super) fn read_state(disk: &dyn Disk, path: &Path, table_id: u64) -> io::Res
 }
 
 impl StateFile {
-    /// A file that says `state` in its write of that number, or is to be made.
+    /// Returns a file that has `state` in its write of that number, or is to be created.
     pub fn new(path: PathBuf, table_id: u64, state: LogState, number: u64) -> Self {
         Self {
             path,
@@ -95,12 +95,12 @@ impl StateFile {
         &self.path
     }
 
-    /// Whether there is a file.
+    /// Returns whether there is a file.
     pub fn is_written(&self) -> bool {
         self.number > 0
     }
 
-    /// Makes the file say `state`, durably. After an error it says that, or what it said before.
+    /// Writes `state` durably. After an error the file has it, or its previous content.
     pub fn write(&mut self, disk: &dyn Disk, state: LogState) -> io::Result<()> {
         debug_assert!(
             self.state.first_segment <= state.first_segment,
@@ -131,8 +131,8 @@ impl StateFile {
         Ok(())
     }
 
-    /// The file, if there is one. It is given up should the write fail: a file of which a sync
-    /// failed is opened anew.
+    /// Opens the file, if there is one. It is closed if the write fails: after a failed sync it
+    /// must be opened again.
     fn opened(&mut self, disk: &dyn Disk) -> io::Result<Option<Arc<dyn LogFile>>> {
         if let Some(file) = self.file.take() {
             return Ok(Some(file));
@@ -157,7 +157,7 @@ fn encode(table_id: u64, number: u64, state: LogState) -> Vec<u8> {
     bytes
 }
 
-/// The table's id, the number of the write and the state, when they are sound.
+/// Decodes the table's id, the number of the write and the state, if they are valid.
 fn decode(bytes: &[u8]) -> Option<(u64, u64, LogState)> {
     let number = |at: usize| -> Option<u64> {
         Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))

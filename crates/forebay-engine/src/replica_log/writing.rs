@@ -1,4 +1,4 @@
-//! Writing records: what can follow what is logged goes to the log, and into the index.
+//! Writes records: those that can follow the logged ones go to the log, and into the index.
 
 use super::index::LogIndex;
 use super::record::{EntryPlace, GroupRecords, RecordReader, push_records};
@@ -6,7 +6,7 @@ use super::state::LogState;
 use super::{LogEnds, MAX_PROMISE_BYTES, ReplicaLog, ReplicaLogError, ReplicaLogOptions};
 use crate::live::log::{FramePlace, Lsn};
 
-/// Buffers of longer writes are given back.
+/// A buffer that is longer after a write is freed.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 
 impl ReplicaLog {
@@ -30,7 +30,7 @@ impl ReplicaLog {
         written
     }
 
-    /// The bytes of all records, each of which can follow what is logged.
+    /// Encodes all records, each of which can follow the logged ones.
     fn fill(
         &self,
         buffer: &mut Vec<u8>,
@@ -48,7 +48,7 @@ impl ReplicaLog {
         Ok(())
     }
 
-    /// Has the state say that this boot writes and has not stopped, before the first record.
+    /// Makes the state say that this boot writes and has not stopped, before the first record.
     fn begin(&self, ends: &mut LogEnds) -> Result<(), ReplicaLogError> {
         if ends.is_begun {
             return Ok(());
@@ -65,7 +65,7 @@ impl ReplicaLog {
         Ok(())
     }
 
-    /// Takes what was written into the index, as reading it back would.
+    /// Adds the written records to the index, as reading them back would.
     fn take(
         &self,
         ends: &mut LogEnds,
@@ -88,7 +88,8 @@ impl ReplicaLog {
 }
 
 impl ReplicaLogOptions {
-    /// Whether the records can follow what is logged; tells the term before their first entry.
+    /// Checks that the records can follow the logged ones. Returns the term before their first
+    /// entry.
     fn check(&self, records: &GroupRecords<'_>, index: &LogIndex) -> Result<u64, ReplicaLogError> {
         let group = records.group;
         if let Some(bytes) = records.promise.map(<[u8]>::len)

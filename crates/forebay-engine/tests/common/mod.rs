@@ -1,4 +1,4 @@
-//! What the engine's tests share: a clock and chance that repeat, and small tables.
+//! Helpers of the engine's tests: a repeatable clock and random generator, and small tables.
 #![allow(clippy::unwrap_used)]
 
 pub mod partial;
@@ -45,7 +45,7 @@ pub fn name(table: &str) -> TableName {
     TableName::new(table).unwrap()
 }
 
-/// `count` rows that tell their version.
+/// Returns `count` rows whose values contain their version.
 pub fn rows(version: u64, count: usize) -> Rows {
     let row = |i: usize| {
         let value = format!("{version}:{i}:{}", "x".repeat(i % 50));
@@ -54,7 +54,7 @@ pub fn rows(version: u64, count: usize) -> Rows {
     (0..count).map(row).collect()
 }
 
-/// Where to cut a table into partitions.
+/// Returns the bounds that divide a table into partitions.
 pub fn bounds(order: Order, rows: &Rows, partitions: usize) -> Vec<Bound> {
     let keys: Vec<&Vec<u8>> = rows.keys().collect();
     let mut bounds: Vec<Bound> = (0..partitions)
@@ -68,7 +68,7 @@ pub fn bounds(order: Order, rows: &Rows, partitions: usize) -> Vec<Bound> {
     bounds
 }
 
-/// One run of operations, in the right order.
+/// Writes one run of operations, in the right order.
 pub fn write_run(
     push: &Push,
     partition: usize,
@@ -78,7 +78,7 @@ pub fn write_run(
     write_run_at(push, push.new_run(partition), order, operations)
 }
 
-/// One run of operations, in its place.
+/// Writes one run of operations, at its path.
 pub fn write_run_at(
     push: &Push,
     run: NewRun,
@@ -132,7 +132,7 @@ pub fn fill(push: &Push, order: Order, rows: &Rows, parts: usize) -> Result<Mani
     })
 }
 
-/// The same with runs in other places.
+/// Does [`fill`] with runs at other paths.
 pub fn fill_at(
     push: &Push,
     order: Order,
@@ -196,7 +196,7 @@ pub fn push(
     push.commit(manifest)
 }
 
-/// Everything in a version.
+/// Returns all rows of a version.
 pub fn read_all(version: &Arc<Version>) -> Rows {
     let mut scan = version.scan(Direction::Forward);
     let mut rows = Rows::new();
@@ -206,10 +206,10 @@ pub fn read_all(version: &Arc<Version>) -> Rows {
     rows
 }
 
-/// What a table looks like to everybody: its versions, and which one serves.
+/// A table as readers see it: its versions, and the serving one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// How many rows each has, and their sum.
+    /// The number of rows of each, and their sum.
     pub versions: BTreeMap<u64, (usize, ContentSum)>,
     pub serving: Option<u64>,
     pub before: Option<u64>,

@@ -1,4 +1,5 @@
-//! Stores that hold a part of their tables' partitions, and what brings versions into them.
+//! Stores that hold a part of their tables' partitions, and a helper that installs versions in
+//! them.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -57,7 +58,7 @@ pub fn manifest(disk: &SimDisk, version: u64) -> Vec<u8> {
     disk.read(&path).unwrap()
 }
 
-/// Brings what is missing of the partitions that are held; returns how many files came.
+/// Fetches the missing files of the held partitions; returns their number.
 pub fn install(from: &SimDisk, to: &SimDisk, store: &Store, version: u64) -> usize {
     let manifest = manifest(from, version);
     let install = store.begin_install(&name("t"), &manifest).unwrap();

@@ -1,5 +1,5 @@
-//! Entries that are applied while others flush, copy and merge the table: whenever it ends, what
-//! was not in runs is applied again, and nothing twice.
+//! Entries that are applied while other threads flush, copy and merge the table. After any end,
+//! entries that were not in runs are applied again, and none twice.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,8 @@ use crate::live::replicas::{Command, LogEntry, Logs, apply_all, apply_next, expe
 const ENTRIES: u64 = 600;
 const FIRST: PartitionId = PartitionId(0);
 
-/// Counters of the first partition, and a proposal that writes nothing now and then.
+/// Returns entries with counters of the first partition, and sometimes a proposal that writes
+/// nothing.
 fn log(rng: &mut Rng) -> Vec<LogEntry> {
     let add = |rng: &mut Rng| {
         let key = format!("k1{}", rng.below(9)).into_bytes();
@@ -73,7 +74,7 @@ fn apply_among_others(seed: u64) {
             applied.store(true, Ordering::Release);
         });
         let mut found = Vec::new();
-        // Once, too, where all is applied before the first look.
+        // Runs once even if all entries are applied before the first look.
         loop {
             disturb(&table, rng);
             found.push(disk.after_kill());

@@ -1,5 +1,5 @@
-//! Replicated partitions that an entry of their log splits: whenever it ends, there is the
-//! partition as before, or all parts, and entries are applied once in each.
+//! Replicated partitions that an entry of their log splits. After any crash there is the partition
+//! as before, or all children, and entries are applied once in each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::live::{for_seeds, one_of};
 const LEFT: PartitionId = PartitionId(0);
 const RIGHT: PartitionId = PartitionId(77);
 const LAST: PartitionId = PartitionId(78);
-/// The entry that cuts the partition; those before it add to one of ten keys each.
+/// The entry that splits the partition; those before it add to one of ten keys each.
 const CUT: u64 = 21;
 
 fn entry(index: u64, proposals: u32) -> DecidedEntry {
@@ -67,7 +67,7 @@ fn cut_at(order: Order) -> SplitChild {
     }
 }
 
-/// Another child behind that one.
+/// Returns another child after that one.
 fn last_child(order: Order) -> SplitChild {
     SplitChild {
         from: match order {
@@ -89,7 +89,7 @@ fn append(table: &LiveTable, id: PartitionId, index: u64, key: &[u8]) -> Result<
     write.finish()
 }
 
-/// Applies what comes before the cut, up to that entry.
+/// Applies the entries before the split, up to that entry.
 fn apply_before(table: &LiveTable, last: u64) -> Result<(), LiveError> {
     for index in table.applied(LEFT)?.index + 1..=last {
         append(table, LEFT, index, &key(index))?;
@@ -97,7 +97,7 @@ fn apply_before(table: &LiveTable, last: u64) -> Result<(), LiveError> {
     Ok(())
 }
 
-/// Applies all up to the cut, and that.
+/// Applies all entries up to the split, and the split.
 fn apply_cut(table: &LiveTable, order: Order) -> Result<(), LiveError> {
     apply_split(table, &[cut_at(order)])
 }
@@ -112,7 +112,7 @@ fn apply_split(table: &LiveTable, children: &[SplitChild]) -> Result<(), LiveErr
     Ok(())
 }
 
-/// A table with entries in runs; what it had in memory is gone.
+/// Returns a table with entries in runs; those that it had in memory are lost.
 fn base(order: Order) -> SimDisk {
     let disk = SimDisk::new();
     let table = store_on(&disk, 1).create_live(&name("t"), draft(order), &budget());
@@ -125,7 +125,7 @@ fn base(order: Order) -> SimDisk {
     disk.after_kill()
 }
 
-/// One more entry for each part, to a key that it has.
+/// Applies one more entry to each child, to a key that it has.
 fn go_on(table: &LiveTable) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut wanted: BTreeMap<Vec<u8>, Vec<u8>> = (0..10)
         .map(|number| (key(number), b"xx".to_vec()))
@@ -146,7 +146,7 @@ fn all(table: &LiveTable) -> BTreeMap<Vec<u8>, Vec<u8>> {
     collect(table.entries())
 }
 
-/// No threads: what happens in the background is a step here.
+/// No threads: the test runs background work step by step.
 #[test]
 fn a_split_that_was_prepared_finds_all_in_runs_and_no_merge() {
     let clock = Arc::new(HandClock::at(1_000_000));
@@ -155,7 +155,7 @@ fn a_split_that_was_prepared_finds_all_in_runs_and_no_merge() {
     let budget = Budget::by_hand(16 << 20);
     let table = store.create_live(&name("t"), draft(Order::Ordered), &budget);
     let table = table.unwrap();
-    // Runs that a merge is due of, and something in memory.
+    // Runs for which a merge is due, and entries in memory.
     let mut last = 0;
     while !table.stats().is_merge_due {
         last += 1;
@@ -249,7 +249,7 @@ fn a_cut_leaves_what_other_partitions_have_in_memory() {
     let stats = table.stats();
     assert!(stats.memtable_bytes > 0 && stats.memtable_bytes < memory_bytes);
     assert_eq!(stats.frozen_bytes, 0);
-    // Once more, by what it has in memory since.
+    // Again, by entries that it has in memory since.
     let half = keys_of(LEFT);
     append_all(&table, LEFT, &half);
     let copy = table.copy_of(LEFT).unwrap();
@@ -290,7 +290,7 @@ fn a_cut_elsewhere_moves_the_place_alone() {
     assert!(!table.split_by(LEFT, &entry(CUT + 1, 0), &cut).unwrap());
     assert_eq!(table.applied(LEFT).unwrap().index, CUT + 1);
     assert_eq!(table.partitions().len(), 2);
-    // Neither out of its order, nor with an id that was given before.
+    // Neither out of its order, nor with a used id.
     let from = Bound::Key(b"k2".to_vec());
     let [cut] = cut;
     let again = [SplitChild { from, ..cut }];
@@ -328,7 +328,7 @@ fn a_copy_of_the_left_half_takes_the_place_of_the_whole() {
     assert_eq!(all(&behind), left);
     append(&behind, LEFT, CUT + 1, b"k1").unwrap();
     behind.flush().unwrap();
-    // What was copied before the cut takes nothing back.
+    // A copy from before the split undoes nothing.
     let refused = behind.install(fetch(&of_whole)).unwrap_err().to_string();
     assert!(refused.contains("it goes"), "{refused}");
     drop(behind);
@@ -370,7 +370,7 @@ fn a_half_is_put_in_the_place_of_the_whole_or_it_is_not() {
             assert_eq!(at, if is_new { CUT } else { 12 }, "{words}");
             match is_new {
                 true => assert_eq!(all(&table), left, "{words}"),
-                // The entry is applied in place of the copy.
+                // The entry is applied instead of the copy.
                 false => apply_cut(&table, order).unwrap(),
             }
             assert_eq!(table.content(RIGHT).is_some(), !is_new, "{words}");
@@ -379,11 +379,11 @@ fn a_half_is_put_in_the_place_of_the_whole_or_it_is_not() {
     }
 }
 
-/// What the logs of both halves add, and where the cut is among the left one's.
+/// The entries of both children's logs, and the position of the split in the left one's.
 struct Logs {
     order: Order,
     cut: u64,
-    /// The key of each entry, from entry 1 of the left half's log, and 2 of the right half's.
+    /// The key of each entry, from entry 1 of the left child's log, and 2 of the right child's.
     left: Vec<Vec<u8>>,
     right: Vec<Vec<u8>>,
 }
@@ -407,7 +407,7 @@ impl Logs {
         }
     }
 
-    /// Applies the next entry of a half; `false`: there is none.
+    /// Applies the next entry of a child; `false` if there is none.
     fn apply_next(&self, table: &LiveTable, half: PartitionId) -> bool {
         let Ok(applied) = table.applied(half) else {
             return false;
@@ -449,10 +449,10 @@ impl Logs {
 /// A replica's disk and table.
 type Node = (SimDisk, LiveTable);
 
-/// Brings a half to the other node, where that has no more of it.
+/// Copies a child to the other node, if that has no more of it.
 fn copy_over(rng: &mut Rng, nodes: &[Node; 2], half: PartitionId) {
     let [from, to] = one_of(rng, &[[0, 1], [1, 0]]).map(|place| &nodes[place]);
-    // As long as all is one partition there, the right half has no place.
+    // While the other node has one partition, it cannot install the right child.
     let is_cut = to.1.partitions()[0].bounds.upper.is_some();
     let is_ready = half == LEFT || is_cut;
     if let Ok(copy) = from.1.copy_of(half)

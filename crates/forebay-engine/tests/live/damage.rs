@@ -1,4 +1,4 @@
-//! Files whose bytes changed: the right value or an error.
+//! Files with changed bytes: a read returns the right value or an error.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::live::history::{History, Map};
 use crate::live::life::{Life, collect, keys, op, open_on, options};
 use crate::live::{for_seeds, one_of};
 
-/// A table with runs, and a log of some writes behind them.
+/// Returns a table with runs, and a log of some later writes.
 fn base(durability: Durability) -> Life {
     let mut life = Life::new(options(Order::Ordered, None, Some(durability)));
     let mut rng = Rng(3);
@@ -39,7 +39,7 @@ fn every_flipped_byte_of_a_log_shows() {
         let logs = files(&life, ".log");
         let [log] = &logs[..] else { panic!("{logs:?}") };
         let whole = life.history.now();
-        // What was synced is known to have been there.
+        // Synced bytes are known to have existed.
         let without_last = (durability == Durability::Os).then(|| {
             let disk = life.disk.after_kill();
             let length = disk.read(log).unwrap().len();
@@ -96,7 +96,7 @@ fn every_flipped_byte_of_a_manifest_is_refused() {
     }
 }
 
-/// Reads all there is; what is read must be right.
+/// Reads everything; each result must be right.
 fn read_all(history: &History, disk: &forebay_io::sim::SimDisk, words: &str) -> bool {
     let Ok(table) = open_on(disk) else {
         return false;

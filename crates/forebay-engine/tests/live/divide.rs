@@ -1,4 +1,4 @@
-//! Cutting the partitions of a life's table, and having them go and come back.
+//! Splits the partitions of a life's table, and moves them away and back.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,8 @@ use crate::common::root;
 use crate::live::life::{Life, keys};
 
 impl Life {
-    /// A place within some partition; `None` where the dice name one at which a partition begins.
+    /// Returns a random split point within some partition; `None` if it is the beginning of a
+    /// partition.
     fn cut(&self, rng: &mut Rng) -> Option<(PartitionId, Bound)> {
         let keys = keys();
         let key = &keys[rng.below(keys.len() as u64) as usize];
@@ -26,7 +27,7 @@ impl Life {
         Some((id, at))
     }
 
-    /// Cuts a partition in two at some key.
+    /// Splits a partition in two at some key.
     pub fn split(&mut self, rng: &mut Rng) -> Result<(), LiveError> {
         let Some((id, at)) = self.cut(rng) else {
             return Ok(());
@@ -39,7 +40,7 @@ impl Life {
         Ok(())
     }
 
-    /// Gives a partition up and takes it in again, as it was, under other names of its files.
+    /// Releases a partition and installs it again, unchanged, with new names of its files.
     pub fn move_away_and_back(&mut self, rng: &mut Rng) {
         let partitions = self.table.partitions();
         let range = &partitions[rng.below(partitions.len() as u64) as usize];

@@ -1,5 +1,5 @@
-//! Each call to the disk failing in each way, in the midst of everything that a table does, and
-//! what the table, its next opening and a power cut then make of it.
+//! Failures of each disk call in each way, during everything that a table does. The tests check the
+//! table, its next opening and the state after a power cut.
 
 use std::collections::BTreeMap;
 use std::ops::Bound as RangeBound;
@@ -17,7 +17,7 @@ use crate::live::{for_seeds, one_of};
 
 pub const FAULTS: [Fault; 4] = [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead];
 
-/// A bit of everything. What fails is noted and passed over.
+/// Does some of everything. Failures are noted and skipped.
 fn do_everything(life: &mut Life, rng: &mut Rng) {
     let kind = life.options.delta;
     let keys = keys();
@@ -53,13 +53,13 @@ fn do_everything(life: &mut Life, rng: &mut Rng) {
     let _ = life.write(op(rng, kind), true);
 }
 
-/// What may be found on `disk` by whoever opens it.
+/// Checks the states that an opening may find on `disk`.
 fn check_found(disk: &SimDisk, history: &History, may_lose: bool, words: &str) {
     let table = open_on(disk).unwrap_or_else(|error| panic!("{words}: {error}"));
     history
         .clone()
         .found(collect(table.entries()), may_lose, words);
-    // It takes writes again, whatever was.
+    // It accepts writes again in all cases.
     let commit = table
         .delete(b"k1")
         .unwrap_or_else(|error| panic!("{words}: {error}"));
@@ -67,7 +67,7 @@ fn check_found(disk: &SimDisk, history: &History, may_lose: bool, words: &str) {
     assert_eq!(table.get(b"k1").unwrap(), None);
 }
 
-/// Lets call `nth` fail. Returns whether it came to that call.
+/// Makes call `nth` fail. Returns whether that call was reached.
 fn fail_at(
     nth: u64,
     fault: Fault,
@@ -82,7 +82,7 @@ fn fail_at(
     life.disk.plan(nth, fault);
     do_everything(&mut life, &mut Rng(seed));
     let reached = life.disk.calls() - before > nth;
-    // Later calls are to work, if they can.
+    // Later calls should succeed, if they can.
     life.disk.plan(u64::MAX / 2, fault);
     let logged = durability.is_some();
     check_found(
@@ -109,14 +109,14 @@ fn fail_at(
             let key = b"k5".to_vec();
             let resumed = life.write(Op::Delete(key), true);
             resumed.unwrap_or_else(|error| panic!("{words}: {error}"));
-            // A try that began before is not the last one.
+            // An attempt that began earlier is not the last one.
             let flushed = (0..3).map(|_| life.flush()).find(Result::is_ok);
             assert!(flushed.is_some(), "{words}: {:?}", life.table.stats());
             life.check(&words);
             assert_eq!(life.table.stats().failed, None, "{words}");
         }
     }
-    // Closed in good order.
+    // Closed normally.
     let Life {
         table,
         disk,
@@ -166,7 +166,7 @@ fn opening_may_fail_at_every_call_and_is_done_by_the_next() {
         for _ in 0..5 {
             life.write(op(&mut rng, None), true).unwrap();
         }
-        // With a run that no manifest names, as a flush that died leaves it.
+        // With a run that no manifest names, as an interrupted flush leaves it.
         let leftovers = life.table.new_run().path;
         use forebay_io::Disk;
         life.disk.create(&leftovers).unwrap();
@@ -246,7 +246,7 @@ fn a_table_is_dropped_or_it_is_not() {
     }
 }
 
-/// `again`: another drop is tried before the table is made anew.
+/// `again`: another drop is tried before the table is created again.
 fn a_table_is_dropped(again: bool) {
     let mut life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
     do_everything(&mut life, &mut Rng(5));
@@ -265,7 +265,7 @@ fn a_table_is_dropped(again: bool) {
                 .clone()
                 .found(collect(table.entries()), false, words);
         } else {
-            // Another drop takes what is left of it, or finds nothing.
+            // Another drop removes the rest of it, or finds nothing.
             match again.then(|| store.drop_table(&name("t"))) {
                 None | Some(Ok(()) | Err(StoreError::NoTable { .. })) => {}
                 Some(Err(error)) => panic!("{words}: {error}"),

@@ -1,4 +1,4 @@
-//! Tables that a program of before has made: they are opened, and go on.
+//! Tables of an earlier program: this one opens them, and they keep working.
 //!
 //! `images/live-format-2` was made by the last program that wrote live manifests of format 2:
 //!
@@ -42,7 +42,7 @@ fn copy(to: &SimDisk, from: &Path, target: &Path) {
     for name in names {
         copy(to, &from.join(&name), &target.join(&name));
     }
-    // A log is not there after a power cut unless its directory is durable in that above it.
+    // After a power cut, a log exists only if its directory is durable in the directory above.
     to.sync_dir(target).unwrap();
     to.sync_dir(target.parent().unwrap()).unwrap();
 }
@@ -138,8 +138,8 @@ fn tables_of_format_2_are_opened_and_go_on() {
     assert_eq!(part.get(b"h").unwrap(), None);
 }
 
-/// Whatever fails while a table of format 2 is opened, it is one of format 2 or of format 3
-/// afterwards, with all that was in it.
+/// If the opening of a table of format 2 fails at any call, the table has format 2 or format 3
+/// afterwards, with all its content.
 #[test]
 fn a_table_is_converted_in_one_step() {
     let base = image();
@@ -168,7 +168,7 @@ fn a_table_is_converted_in_one_step() {
 fn without_space_a_table_is_opened_in_its_old_format_and_converted_later() {
     let disk = image();
     let store = store_on(&disk, 5);
-    // Its log is to be in runs, as reading it back wants room for its note.
+    // Its log has to be flushed to runs, because a replay needs room for its note.
     drop(open(&store, "part", "to have it in runs"));
     let path = root().join("tables/part/live");
     let mut old = manifest_of(&disk, "part");

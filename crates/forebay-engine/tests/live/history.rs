@@ -1,4 +1,4 @@
-//! What was written to a table, and so what may be found in it.
+//! The writes to a table, and so the states that may be found in it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use forebay_run::operation::{DeltaKind, Operation};
 
 pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An operation on a key, and what it does to a map: the algebra in its plainest words.
+/// An operation on a key, and its effect on a map: the algebra in its simplest form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     Insert(Vec<u8>, Vec<u8>),
@@ -66,16 +66,16 @@ pub fn add(kind: DeltaKind, value: &[u8], delta: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Operations that are there together or not at all.
+/// Operations that are visible together or not at all.
 pub type Unit = Vec<Op>;
 
-/// A table's past: what is surely durable, and what was written since.
+/// A table's past: the durable writes, and the writes since.
 #[derive(Debug, Clone)]
 pub struct History {
     kind: Option<DeltaKind>,
     durable: Map,
     since: Vec<Unit>,
-    /// Writes of which nobody knows how many were done before the table took no more.
+    /// Writes of which an unknown number was done before the table refused more.
     doubtful: Vec<Unit>,
     now: Map,
 }
@@ -91,7 +91,7 @@ impl History {
         }
     }
 
-    /// What readers see.
+    /// Returns the state that readers see.
     pub fn now(&self) -> &Map {
         &self.now
     }
@@ -110,15 +110,14 @@ impl History {
         }
     }
 
-    /// All that was written so far is durable.
+    /// Marks all writes so far as durable.
     pub fn acknowledged(&mut self) {
         self.durable.clone_from(&self.now);
         self.since.clear();
     }
 
-    /// Takes what was found after the process ended for the truth, or panics: it must be what there
-    /// was after some write, with all that is durable; with all that was written, if nothing may be
-    /// lost.
+    /// Accepts the state that was found after the process ended, or panics. It must be the state
+    /// after some write, with all durable ones; if nothing may be lost, with all writes.
     pub fn found(&mut self, found: Map, may_lose: bool, words: &str) {
         let mut state = self.durable.clone();
         let mut fits = may_lose && state == found;

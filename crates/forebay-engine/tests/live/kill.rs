@@ -1,5 +1,5 @@
-//! A process that writes, killed with SIGKILL at any moment, on the machine's own disk: the test
-//! runs itself as that process.
+//! A writing process, killed with SIGKILL at any moment, on the machine's own disk: the test runs
+//! itself as that process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use forebay_run::operation::DeltaKind;
 use crate::common::name;
 use crate::live::threads::store_in;
 
-/// Set in the process to be killed: where its store is.
+/// Set in the process to be killed: the path of its store.
 const STORE: &str = "FOREBAY_TEST_KILL_STORE";
 const KEYS: u64 = 500;
 
@@ -25,13 +25,13 @@ fn key(number: u64) -> Vec<u8> {
 }
 
 fn open(store: &Path) -> LiveTable {
-    // So little memory that flushes and merges go on all the time.
+    // So little memory that flushes and merges run all the time.
     let open = || store_in(store).live_table(&name("t"), &Budget::new(0));
     for _ in 0..100 {
         match open() {
             Ok(table) => return table,
-            // A process that another test starts at this moment has this one's files until it runs
-            // its program.
+            // A process that another test starts now inherits this one's files until it runs its
+            // program.
             Err(LiveError::Store(StoreError::InUse { .. })) => {
                 SystemClock.sleep(Duration::from_millis(20));
             }
@@ -41,7 +41,7 @@ fn open(store: &Path) -> LiveTable {
     open().unwrap()
 }
 
-/// Appends rising numbers to keys in turn, and says after each which one is acknowledged.
+/// Appends rising numbers to keys in turn, and prints each acknowledged one.
 fn write_until_killed(store: &Path) -> ! {
     let table = open(store);
     let mut out = std::io::stdout().lock();
@@ -54,8 +54,8 @@ fn write_until_killed(store: &Path) -> ! {
     unreachable!("numbers do not end");
 }
 
-/// Checks that the numbers up to some one are all there, in their keys and in order, and no other;
-/// returns the next one.
+/// Checks that all numbers up to some number are in their keys and in order, and no others; returns
+/// the next one.
 fn next_number(table: &LiveTable) -> u64 {
     let mut counts = vec![0; KEYS as usize];
     let mut scan = table.entries();

@@ -1,4 +1,4 @@
-//! A table on a simulated disk with its history beside it, and what can be done to both.
+//! A table on a simulated disk with its history, and operations on both.
 
 use forebay_engine::PartitionRange;
 use std::ops::Bound;
@@ -76,7 +76,7 @@ pub fn budget() -> Arc<Budget> {
 }
 
 pub fn open_on(disk: &SimDisk) -> Result<LiveTable, LiveError> {
-    // Another seed each time, so that no id of a run comes twice.
+    // Another seed each time, so that no id of a run is used twice.
     static OPENED: AtomicU64 = AtomicU64::new(1000);
     store_on(disk, OPENED.fetch_add(1, Ordering::Relaxed)).live_table(&name("t"), &budget())
 }
@@ -100,7 +100,7 @@ impl Life {
         }
     }
 
-    /// How to make another table like it.
+    /// Returns the draft of another table like it.
     pub fn draft(&self) -> LiveDraft {
         LiveDraft {
             options: self.options.clone(),
@@ -108,7 +108,7 @@ impl Life {
         }
     }
 
-    /// The table on the disk as it is found after the process ended, and what is in it.
+    /// Opens the table on the disk that the process left, and checks its content.
     pub fn reopen_on(&mut self, disk: SimDisk, may_lose: bool, words: &str) {
         self.disk = disk;
         self.table = open_on(&self.disk).unwrap_or_else(|error| panic!("{words}: {error}"));
@@ -117,7 +117,7 @@ impl Life {
         self.check(words);
     }
 
-    /// Takes note of a write's outcome. `wait`: until it is acknowledged.
+    /// Records a write's outcome. With `wait`, waits until it is acknowledged.
     pub fn note(
         &mut self,
         unit: Unit,
@@ -164,7 +164,7 @@ impl Life {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Writes what depends on what is there: a key's value is reversed, an absent one is set.
+    /// Makes a write that depends on the present value: reverses a value, or sets an absent one.
     pub fn modify(&mut self, key: &[u8], absent: &[u8]) -> Result<(), LiveError> {
         let before = self.history.now().get(key).cloned();
         let op = match &before {
@@ -226,7 +226,7 @@ impl Life {
             false => Vec::new(),
         };
         let mut failed = None;
-        // What deletes nothing is not written, so that it acknowledges nothing that was.
+        // A deletion of nothing is not written, so it acknowledges no earlier write.
         let wait = !is_void(from, to);
         self.note(gone, wait, |table, gone| {
             let commit = if counted {
@@ -264,7 +264,7 @@ impl Life {
         Ok(())
     }
 
-    /// Adds a run a partition with these operations, one a key.
+    /// Adds one run per partition with these operations, one per key.
     pub fn ingest(&mut self, mut ops: Vec<Op>) -> Result<(), LiveError> {
         let hasher = self.table.hasher();
         let hash = |op: &Op| match self.options.order {
@@ -383,7 +383,7 @@ pub fn batch(unit: &Unit) -> Batch {
     batch
 }
 
-/// Whether a map's range method takes the bounds.
+/// Returns whether a map's range method accepts the bounds.
 fn valid(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     match (from, to) {
         (Bound::Excluded(from), Bound::Excluded(to)) => from < to,
@@ -395,7 +395,7 @@ fn valid(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     }
 }
 
-/// Whether no key lies in a range.
+/// Returns whether a range is empty.
 fn is_void(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     let behind = |key: &[u8]| [key, &[0]].concat();
     let first = match from {
@@ -434,7 +434,7 @@ pub fn check_snapshot(snapshot: &Snapshot, expected: &Map, words: &str) {
     }
 }
 
-/// A value, or a delta, that the kind takes.
+/// Returns a value, or a delta, that the kind accepts.
 pub fn value(rng: &mut Rng, kind: Option<DeltaKind>) -> Vec<u8> {
     match kind {
         None => {

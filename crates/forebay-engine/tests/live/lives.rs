@@ -1,4 +1,4 @@
-//! Random lives of tables: every operation, in any order, with all ends that a process can take.
+//! Random lives of tables: every operation, in any order, with all ends of a process.
 
 use std::ops::Bound;
 
@@ -26,7 +26,7 @@ fn bound<'a>(rng: &mut Rng, keys: &'a [Vec<u8>]) -> Bound<&'a [u8]> {
     }
 }
 
-/// What no table takes: nothing is changed by it.
+/// Tries operations that no table accepts; they change nothing.
 fn refused(life: &mut Life, rng: &mut Rng) {
     let kind = life.options.delta;
     let table = &life.table;
@@ -86,7 +86,7 @@ fn some_batch(life: &Life, rng: &mut Rng) -> Vec<Op> {
     unit
 }
 
-/// Lets the process end, one way or another.
+/// Ends the process, in one way or another.
 fn end(life: &mut Life, rng: &mut Rng, words: &str) {
     let logged = life.options.durability.is_some();
     match rng.below(4) {

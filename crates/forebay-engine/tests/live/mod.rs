@@ -1,6 +1,6 @@
-//! Live tables against a plain map, through every kind of end that a process can take.
+//! Live tables against a plain map, through every end of a process.
 //!
-//! What is random is drawn from a seed that a failure prints; `FOREBAY_TEST_SEED=n` repeats it, and
+//! Random choices follow a seed that a failure prints; `FOREBAY_TEST_SEED=n` repeats it, and
 //! `FOREBAY_TEST_ROUNDS=n` runs so many seeds instead of the usual number.
 #![allow(clippy::unwrap_used)]
 
@@ -46,7 +46,7 @@ fn for_seeds(rounds: u64, test: impl Fn(u64)) {
     }
 }
 
-/// One of some things.
+/// Returns a random one of some items.
 fn one_of<T: Copy>(rng: &mut Rng, things: &[T]) -> T {
     things[rng.below(things.len() as u64) as usize]
 }

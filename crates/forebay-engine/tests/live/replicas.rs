@@ -1,6 +1,6 @@
-//! Replicas of partitions: the same entries, applied to tables that are flushed, merged, killed and
-//! opened at different times, make the same state. The log that a replicated table lies behind is a
-//! list here, which survives everything.
+//! Replicas of partitions. The same entries, applied to tables that are flushed, merged, killed and
+//! opened at different times, result in the same state. The log of a replicated table is a list in
+//! this test, which survives everything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,9 +32,9 @@ const LIFETIME_MS: u64 = 50;
 #[derive(Debug, Clone)]
 pub enum Command {
     Nothing,
-    /// Operations, and the moments at which they expire.
+    /// Operations and their expiry times.
     Batch(Vec<(Op, u64)>),
-    /// Reverses a value that is there, which lasts as long as before; sets it where there is none.
+    /// Reverses an existing value and keeps its expiry; sets it if there is none.
     Reverse(Vec<u8>, Vec<u8>),
     DeleteAll,
 }
@@ -48,7 +48,7 @@ pub struct LogEntry {
 /// The entries of each partition's group.
 pub type Logs = BTreeMap<PartitionId, Vec<LogEntry>>;
 
-/// Values, and the moments at which they expire.
+/// Values and their expiry times.
 type TimedValues = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 pub fn decided(log: &[LogEntry], index: u64) -> DecidedEntry {
@@ -84,7 +84,7 @@ fn reversed(found: Option<&Stored>, absent: &[u8]) -> (Vec<u8>, u64) {
     }
 }
 
-/// Does a command to a table, as a server does that knows nothing of logs.
+/// Runs a command on a table, as a server without logs does.
 fn run_command(table: &LiveTable, command: &Command) -> Result<(), LiveError> {
     match command {
         Command::Nothing => Ok(()),
@@ -103,7 +103,7 @@ fn run_command(table: &LiveTable, command: &Command) -> Result<(), LiveError> {
     }
 }
 
-/// Applies the next proposal of a partition, or the next entry without any. `false`: all is
+/// Applies the next proposal of a partition, or the next entry without one. `false`: all are
 /// applied.
 pub fn apply_next(table: &LiveTable, id: PartitionId, log: &[LogEntry]) -> Result<bool, LiveError> {
     let applied = table.applied(id)?;
@@ -129,7 +129,7 @@ pub fn apply_all(table: &LiveTable, logs: &Logs) {
     }
 }
 
-/// What is there once all entries are applied, by the partitions' times.
+/// Returns the state after all entries are applied, by the partitions' times.
 pub fn expected(table: &LiveTable, logs: &Logs) -> BTreeMap<Vec<u8>, (Vec<u8>, u64)> {
     let options = table.options();
     let mut all = TimedValues::new();
@@ -199,12 +199,12 @@ fn apply_op(
     state.insert(op.key().to_vec(), (value, until_ms));
 }
 
-/// No threads, so that a seed repeats all.
+/// No threads, so that a seed repeats the whole test.
 fn by_hand() -> Arc<Budget> {
     Budget::by_hand(16 << 20)
 }
 
-/// A table on a machine whose clock says anything.
+/// A table on a machine whose clock shows any time.
 struct Node {
     disk: SimDisk,
     clock: Arc<HandClock>,
@@ -232,7 +232,7 @@ impl Node {
         Self { disk, clock, table }
     }
 
-    /// Ends and is opened again: what the runs did not hold is to be applied again.
+    /// Closes and reopens the table: entries that the runs did not have are applied again.
     fn restart(&mut self, rng: &mut Rng) {
         let disk = match rng.below(2) {
             0 => self.disk.after_kill(),
@@ -328,7 +328,7 @@ pub fn fetch(
     Ok(content)
 }
 
-/// Brings a partition to the other node, which keeps what it has if that is further.
+/// Copies a partition to the other node, which keeps its own if that is further.
 fn copy_over(rng: &mut Rng, nodes: &[Node; 2], id: PartitionId) {
     let way = one_of(rng, &[[0, 1], [1, 0]]);
     let [from, to] = way.map(|place| &nodes[place]);
@@ -394,8 +394,8 @@ fn the_same_entries_make_the_same_state() {
     for_seeds(24, live_alike);
 }
 
-/// Whatever fails while a copy is brought and put in place, the partition is the old one or the new
-/// one afterwards, and nothing of the other stays.
+/// If the fetch or installation of a copy fails at any call, the partition is the old one or the
+/// new one afterwards, and no files of the other stay.
 #[test]
 fn a_copy_is_put_in_place_or_it_is_not() {
     let draft = LiveDraft::ordered(vec![b"k5".to_vec()]).delta(DeltaKind::Append);
@@ -446,7 +446,8 @@ fn a_copy_is_put_in_place_or_it_is_not() {
     });
 }
 
-/// Entries of several proposals, deltas all of them, so that what is lost or done twice shows.
+/// Returns entries of several proposals, all of them deltas, so that a lost or repeated one is
+/// detected.
 fn deltas() -> Logs {
     let key = |number: u64| format!("k{number}").into_bytes();
     let delta = |number: u64| {
@@ -465,7 +466,7 @@ fn deltas() -> Logs {
     BTreeMap::from([(PartitionId(0), log.collect())])
 }
 
-/// Applies all entries with flushes in their midst. What fails is noted and passed over.
+/// Applies all entries with flushes between them. Failures are noted and skipped.
 fn apply_with_flushes(table: &LiveTable, logs: &Logs) {
     let (id, log) = logs.iter().next().unwrap();
     for number in 0.. {

@@ -55,7 +55,7 @@ fn write(table: &LiveTable, writer: u64, written: &AtomicU64) {
     }
 }
 
-/// What the threads of a test share.
+/// The state that the threads of a test share.
 struct Shared {
     table: LiveTable,
     partitions: usize,
@@ -93,7 +93,7 @@ impl Shared {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// What a snapshot shows has to be of one moment. Returns how often counters were raised then.
+    /// Checks that a snapshot shows one moment. Returns how often counters were raised by then.
     fn check(&self, snapshot: &Snapshot, least: u64) -> u64 {
         let (mut sum, mut pairs, mut stamps) = (0, Vec::new(), Vec::new());
         let mut turns = [0, 0];
@@ -132,7 +132,7 @@ impl Shared {
         sum
     }
 
-    /// Sets a key of the first partition and then one of the last, again and again.
+    /// Sets a key of the first partition and then one of the last, repeatedly.
     fn take_turns(&self) {
         for turn in 1i64.. {
             for key in &self.turns {
@@ -180,7 +180,7 @@ impl Shared {
     }
 }
 
-/// Adds a run to each partition, in which the stamp is `stamp`.
+/// Adds a run with the stamp `stamp` to each partition.
 fn ingest(table: &LiveTable, keys: &[Vec<u8>], stamp: i64) {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
     let mut runs = Vec::new();
@@ -206,7 +206,7 @@ fn ingest(table: &LiveTable, keys: &[Vec<u8>], stamp: i64) {
 fn all_at_once(options: LiveDraft) {
     let dir = tempfile::tempdir().unwrap();
     let store = store_in(&dir.path().join("store"));
-    // So little memory that flushes and merges go on all the time.
+    // So little memory that flushes and merges run all the time.
     let budget = Budget::new(0);
     let made = store.create_live(&name("t"), options, &budget);
     let mut shared = Shared::new(made.unwrap());
@@ -240,14 +240,14 @@ fn all_at_once(options: LiveDraft) {
     drop_while_read(&store, shared.table);
 }
 
-/// Something to stand where a table was that is to be closed.
+/// Returns a placeholder for a table that is to be closed.
 fn other_table(dir: &tempfile::TempDir) -> LiveTable {
     let store = store_in(&dir.path().join("other"));
     let made = store.create_live(&name("t"), LiveDraft::hashed(), &Budget::new(0));
     made.unwrap()
 }
 
-/// A table cannot be dropped while it is open; a snapshot reads on after it was.
+/// A table cannot be dropped while it is open; a snapshot can be read after the drop.
 fn drop_while_read(store: &Store, table: LiveTable) {
     let before = table.get(&counter(0, 1)).unwrap();
     let snapshot = table.snapshot();

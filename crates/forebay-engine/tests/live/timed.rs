@@ -1,5 +1,5 @@
-//! Tables whose records expire, against a map that knows when: random operations, with a clock that
-//! only the test moves.
+//! Tables whose records expire, against a map with expiry times: random operations, with a clock
+//! that only the test moves.
 
 use forebay_engine::{PartitionId, PartitionRange};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::live::{for_seeds, one_of};
 const STEPS: u64 = 150;
 const LIFETIME_MS: u64 = 50;
 
-/// Values, and the moments at which they expire; what has expired stays until it is written again.
+/// Values and their expiry times; expired values stay until they are written again.
 type TimedValues = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 struct TimedLife {
@@ -57,7 +57,7 @@ impl TimedLife {
         self.clock.unix_ms()
     }
 
-    /// The moment of its own that an operation has, if any; now and then one that has passed.
+    /// Returns the operation's own expiry time, if any; sometimes one in the past.
     fn moment(&self, rng: &mut Rng) -> Option<u64> {
         match rng.below(3) {
             0 => Some(self.now_ms() + rng.below(60) - 5),
@@ -65,7 +65,7 @@ impl TimedLife {
         }
     }
 
-    /// What an operation with such a moment makes of a key.
+    /// Applies an operation with such an expiry time to a key.
     fn apply(&mut self, op: &Op, moment: Option<u64>) {
         let now_ms = self.now_ms();
         let expires_ms = moment.unwrap_or(match self.options.expiry {
@@ -151,7 +151,7 @@ impl TimedLife {
         self.table.ingest(&[run]).unwrap();
     }
 
-    /// Closed, or killed; nothing was written that is not durable.
+    /// Closes or kills the table; all writes so far are durable.
     fn reopen(&mut self, rng: &mut Rng) {
         self.disk = match rng.below(2) {
             0 => self.disk.after_kill(),
@@ -229,7 +229,7 @@ fn timed_life(seed: u64) {
     }
     let words = format!("seed {seed}, {order:?}, {kind:?}, {expiry:?}, at the end");
     life.check(&words);
-    // Once each partition is merged as a whole, nothing is left of what has expired.
+    // After a merge of each whole partition, no expired record is left.
     life.clock.advance(Duration::from_secs(1));
     for key in keys() {
         life.table
@@ -240,7 +240,7 @@ fn timed_life(seed: u64) {
         life.apply(&Op::Update(key, 8u64.to_le_bytes().to_vec()), None);
     }
     life.table.flush().unwrap();
-    // A merge under way could leave a partition nothing but the delete below, in a run of its own.
+    // A running merge could leave a partition only the delete below, in a run of its own.
     while life.table.stats().is_merge_due {
         std::thread::yield_now();
     }

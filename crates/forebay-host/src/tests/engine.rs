@@ -19,18 +19,18 @@ use tempfile::TempDir;
 
 use super::fakes::{FakeLoads, NoWatch};
 use super::ring::{Net, Port, wait_for};
+use crate::environment::{NoPace, NodeKey, StateError};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
 use crate::opening::{FoundReplica, OpenError, open_replicas};
-use crate::outside::{NoPace, NodeKey, StateError};
 use crate::partition_state::{Commands, CopyFetcher, PartitionState, StateParts, place_of};
 use crate::replica_log::{EngineLog, KEPT_BYTES};
 
 const BOOT: u128 = 7;
 
-/// Adds to a number and answers the sum: it decides by what is there. Operations are a byte
-/// that no other kind of proposal begins with, the key behind its length, what is to be added, and
-/// whatever follows.
+/// A command that adds to a number and answers the sum, so it depends on the current value.
+/// Operations are a byte that no other kind of proposal begins with, the key after its length, the
+/// amount, and anything after that.
 #[derive(Debug)]
 struct AddTo;
 
@@ -54,7 +54,7 @@ impl Commands for AddTo {
 
 type States = Mutex<BTreeMap<(GroupId, PeerId), Weak<PartitionState>>>;
 
-/// Copies files from directory to directory.
+/// A fetcher that copies files from directory to directory.
 #[derive(Debug)]
 struct Files {
     states: Arc<States>,
@@ -118,7 +118,7 @@ struct Nodes {
     states: Arc<States>,
     nodes: Vec<Node>,
     parts: Vec<PartitionRange>,
-    /// Of each log, for peers.
+    /// The bytes of each log that are retained for peers.
     kept_bytes: u64,
 }
 
@@ -156,7 +156,7 @@ impl Nodes {
         let store = forebay_engine::open(dir).unwrap();
         if store.is_live(&name).unwrap() {
             let mut table = None;
-            // What was under way when the process ended lets go of it.
+            // Work in progress at the end of the process releases the table.
             wait_for("the table is closed", || {
                 table = store.live_table(&name, &budget).ok();
                 table.is_some()
@@ -247,7 +247,7 @@ impl Nodes {
         });
     }
 
-    /// Ends the process, more or less: memory is gone, and files are left as they are.
+    /// Ends the process, approximately: memory is lost, and files stay as they are.
     fn stop(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         self.net.leave(NodeKey(node.me.0 as u32));
@@ -275,7 +275,7 @@ impl Nodes {
         })
     }
 
-    /// Adds once for certain, and perhaps more often: returns how often nobody knew.
+    /// Adds at least once; returns how often the outcome was uncertain.
     fn add(&self, key: &[u8], by: u64, padding: &[u8]) -> u64 {
         let (group, mut uncertain) = (self.group(key), 0);
         let operations = [&[1, key.len() as u8], key, &by.to_le_bytes(), padding];
@@ -341,7 +341,7 @@ fn partitions_come_back_from_their_logs_and_nothing_is_lost_or_doubled() {
     }
 }
 
-/// How often copies were put in place on a node, and how many bytes the others read for it.
+/// Returns how often a node installed copies, and how many bytes the others read for it.
 fn fetched(nodes: &Nodes, at: usize) -> (u64, u64) {
     let running = nodes.nodes.iter().enumerate();
     let running = running.filter_map(|(at, node)| Some((at, node.running.as_ref()?)));
@@ -356,7 +356,7 @@ fn fetched(nodes: &Nodes, at: usize) -> (u64, u64) {
     (copies, tail_bytes)
 }
 
-/// Adds so often that memory has only the last of it; returns the sum.
+/// Adds until memory has only the last entries; returns the sum.
 fn add_much(nodes: &Nodes) -> u64 {
     let padding = vec![0; 100 << 10];
     let uncertain: u64 = (0..200).map(|_| nodes.add(b"a", 1, &padding)).sum();
@@ -367,7 +367,7 @@ fn add_much(nodes: &Nodes) -> u64 {
         leader.table.flush().unwrap();
         leader.log.size_bytes().0 < 1 << 20
     });
-    // Memory forgets it within two looks.
+    // Memory drops it within two checks.
     SystemClock.sleep(Duration::from_millis(2200));
     200
 }
@@ -383,7 +383,7 @@ fn a_replica_that_was_away_is_sent_the_tail_of_the_log_from_its_files() {
     let (copies, tail_bytes) = fetched(&nodes, 2);
     assert_eq!(copies, 0);
     assert!(tail_bytes > 10 << 20, "{tail_bytes}");
-    // Whoever leads after a restart has the files, too.
+    // After a restart, any leader has the files, too.
     nodes.stop(1);
     let sum = sum + add_much(&nodes);
     nodes.stop(0);
@@ -406,7 +406,7 @@ fn a_replica_that_was_away_for_long_gets_the_partitions_runs() {
     });
     nodes.start(2);
     wait_for("the copy", || nodes.value(2, b"a") == sum);
-    // It is counted once it is in place.
+    // The copy is counted once it is installed.
     wait_for("it is counted", || fetched(&nodes, 2).0 == 1);
     let table = &nodes.nodes[2].running.as_ref().unwrap().table;
     let runs = table

@@ -1,4 +1,4 @@
-//! A log and a state in memory that outlive their host, as files would.
+//! A log and a state in memory that survive their host, as files would.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use forebay_replica::{
 };
 use parking_lot::Mutex;
 
-use crate::loads::LoadedRuns;
-use crate::outside::{
+use crate::environment::{
     Acknowledged, FoundEntries, GroupLog, GroupState, NoEntries, StandingWatch, StateError,
     WriteError, Writing,
 };
+use crate::loads::LoadedRuns;
 
-/// Nobody acts upon how replicas stand.
+/// A watch that does nothing.
 #[derive(Debug)]
 pub struct NoWatch;
 
@@ -30,15 +30,15 @@ pub struct MemoryLog {
     pub groups: Mutex<BTreeMap<GroupId, LoggedGroup>>,
     pub is_full: Mutex<bool>,
     pub is_broken: Mutex<bool>,
-    /// Nothing is trimmed.
+    /// Whether nothing is trimmed.
     pub keeps_all: Mutex<bool>,
-    /// How often entries were read for a peer.
+    /// The number of reads of entries for a peer.
     pub tail_reads: Mutex<u64>,
-    /// How many writes there were, and of how many groups' wishes.
+    /// The number of writes to the log, and of groups' writes in them.
     pub counts: Mutex<(u64, u64)>,
 }
 
-/// What a log has of a group.
+/// The log's content of a group.
 #[derive(Debug, Clone, Default)]
 pub struct LoggedGroup {
     pub promise: Promise,
@@ -115,17 +115,17 @@ impl GroupLog for MemoryLog {
     }
 }
 
-/// A log of more is long.
+/// A log with more entries is too long.
 const MANY_ENTRIES: usize = 40;
 
-/// A sum that each proposal's first eight bytes are added to; answers what it is then.
+/// A state that adds each proposal's first eight bytes to a sum, and answers the sum.
 #[derive(Debug)]
 pub struct Sum {
     pub now: Mutex<Snapshot>,
-    /// What is "on the disk": a restart begins with it.
+    /// The state "on the disk": a restart begins with it.
     pub kept: Mutex<Snapshot>,
     staged: Mutex<Option<Snapshot>>,
-    /// The states of all replicas of the group, to bring copies from.
+    /// The states of all replicas of the group, to fetch copies from.
     peers: Arc<Mutex<BTreeMap<PeerId, Arc<Sum>>>>,
     pub is_full: Mutex<bool>,
 }
@@ -154,7 +154,7 @@ impl Sum {
         sum
     }
 
-    /// As if the process had ended: what was not kept is gone.
+    /// Restarts as a process would: what was not persisted is lost.
     pub fn restart(&self) {
         *self.now.lock() = self.kept.lock().clone();
     }
@@ -211,7 +211,7 @@ impl GroupState for Sum {
     }
 }
 
-/// What a restarted process begins with.
+/// Returns what a restarted process begins with.
 pub fn found(log: &MemoryLog, sum: &Sum, group: GroupId, me: PeerId, seed: u64) -> Start {
     let mut kept = log.groups.lock().get(&group).cloned().unwrap_or_default();
     let mut older = OlderEntries::none(kept.before);
@@ -234,7 +234,7 @@ pub fn found(log: &MemoryLog, sum: &Sum, group: GroupId, me: PeerId, seed: u64) 
     }
 }
 
-/// What replicas have of loads: one of each number at most.
+/// The runs of loads on a replica: at most one of each number.
 #[derive(Debug, Default)]
 pub struct FakeLoads(pub Mutex<BTreeMap<u64, RunId>>);
 

@@ -1,4 +1,4 @@
-//! A replica on a disk that is small for what is written: the log gives way to runs.
+//! Tests of a replica on a disk that is small for its writes: the log makes room for runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,22 +17,22 @@ use forebay_replica::{Durability, GroupId, PeerId, Refusal, Start};
 use super::fakes::{FakeLoads, NoWatch};
 use super::ring::{Net, Port, wait_for};
 use super::small_disk::SmallDisk;
+use crate::environment::{NoPace, StateError};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_room::LOOK_BYTES;
 use crate::log_writer::TableLog;
 use crate::opening::{FoundReplica, open_replicas};
-use crate::outside::{NoPace, StateError};
 use crate::partition_state::{Commands, CopyFetcher, PartitionState, StateParts, place_of};
 use crate::replica_log::{EngineLog, KEPT_BYTES};
 
 const GROUP: GroupId = GroupId(100);
 const ME: PeerId = PeerId(1);
 const MIB: u64 = 1 << 20;
-/// Keys that are written again and again, and what each takes.
+/// The number of keys that are overwritten, and the size of each value.
 const KEYS: u64 = 40;
 const VALUE_BYTES: usize = 10_000;
 
-/// Sets a key, eight bytes, to what follows.
+/// A command that sets a key of eight bytes to the bytes that follow.
 #[derive(Debug)]
 struct Set;
 
@@ -143,7 +143,7 @@ impl Node {
         }
     }
 
-    /// Sets a key; panics where that takes longer than anything takes that goes on at all.
+    /// Sets a key; panics if that takes longer than any progress could.
     fn set(&self, key: u64, value: &[u8]) {
         let operations = [&[1], &key.to_be_bytes()[..], value].concat();
         let operations = Bytes::from(operations);
@@ -169,7 +169,7 @@ impl Node {
         format!("free {free:?}, log needed {needed}, kept {kept}, {stats:?}")
     }
 
-    /// Sets keys again and again, from some threads, until so much was written.
+    /// Overwrites keys from some threads until this many bytes were written.
     fn overwrite(&self, bytes: u64) {
         let writes = bytes / VALUE_BYTES as u64;
         std::thread::scope(|scope| {
@@ -184,7 +184,7 @@ impl Node {
     }
 }
 
-/// Differs in all bytes from write to write, so that nothing of it is packed.
+/// Returns a value that differs in all bytes for each write, so that it does not compress.
 fn value_of(write: u64) -> Vec<u8> {
     let mut rng = forebay_io::sim::Rng(write);
     let words = (0..VALUE_BYTES / 8).map(|_| rng.next_u64().to_le_bytes());
@@ -193,14 +193,14 @@ fn value_of(write: u64) -> Vec<u8> {
 
 #[test]
 fn one_partition_overwritten_again_and_again_never_fills_a_small_disk() {
-    // What is kept is bounded by what is free, or by what was asked for; memory may take much of
-    // the disk, or little of it.
+    // The retained log is limited by free space, or by the requested size. The memtable may take
+    // much of the disk, or little.
     for (budget_bytes, kept_bytes) in [(24 << 20, KEPT_BYTES), (24 << 20, MIB), (4 << 20, MIB)] {
         let disk_bytes = 24 * MIB;
         let node = Node::new(disk_bytes, budget_bytes, kept_bytes);
         node.overwrite(80 * MIB);
-        // How much is taken depends on how fast writers are beside those who make room. What is
-        // between two looks at the disk is always left.
+        // The space used depends on the speed of writers against that of flushes. The bytes that
+        // are written between two checks of the disk are always left.
         let most_bytes = node.disk.most_bytes();
         let is_full = most_bytes + LOOK_BYTES > disk_bytes;
         assert!(!is_full, "{most_bytes}: {}", node.words());
@@ -208,7 +208,7 @@ fn one_partition_overwritten_again_and_again_never_fills_a_small_disk() {
             let value = node.table.get(&key.to_be_bytes()).unwrap().unwrap();
             assert_eq!(value.len(), VALUE_BYTES);
         }
-        // The host looks once a second at what its own replicas need no longer.
+        // The host checks once a second what its own replicas no longer need.
         wait_for("the log is short", || {
             let (needed, kept) = node.log.size_bytes();
             needed + kept < 14 * MIB
@@ -221,10 +221,10 @@ fn one_partition_overwritten_again_and_again_never_fills_a_small_disk() {
 fn what_is_kept_for_peers_goes_where_somebody_else_fills_the_disk() {
     let node = Node::new(64 * MIB, 4 << 20, KEPT_BYTES);
     node.overwrite(20 * MIB);
-    // The host looks once a second at what its own replicas need no longer.
+    // The host checks once a second what its own replicas no longer need.
     wait_for("it is kept", || node.log.size_bytes().1 > 4 * MIB);
     node.disk.leave(0);
-    // Without a restart, and without that anything is made free.
+    // Without a restart, and without freeing any space.
     node.overwrite(10 * MIB);
     wait_for("it goes", || node.log.size_bytes().1 < 4 * MIB);
 }

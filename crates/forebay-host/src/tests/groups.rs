@@ -92,8 +92,8 @@ fn who_leads_ends_and_others_go_on_and_it_comes_back() {
     }
 }
 
-/// Adds 1 by entries of 100 KiB until the sum is 100; gives the sum, and what it is at most: of an
-/// entry that was uncertain nobody knows.
+/// Adds 1 by entries of 100 KiB until the sum is 100. Returns the sum, and its upper limit, since
+/// the outcome of an entry may be uncertain.
 fn add_wide(ring: &Ring) -> (u64, u64) {
     let mut wide = vec![0; 100 << 10];
     wide[0] = 1;
@@ -118,10 +118,10 @@ fn who_was_away_for_long_gets_a_copy() {
         .find(|node| **node != ring.leader(GROUP))
         .unwrap();
     ring.stop(away);
-    // More than is kept for peers that are behind.
+    // More than is retained for peers that lag.
     let (sum, most) = add_wide(&ring);
     let begins = |node| ring.nodes[&node].log.groups.lock()[&GROUP].before.index;
-    // Either of the others may come to lead.
+    // Either of the others may become the leader.
     let others: Vec<_> = ring.nodes.keys().filter(|node| **node != away).collect();
     wait_for("their logs begin later", || {
         others.iter().all(|node| begins(**node) > 50)
@@ -180,7 +180,7 @@ fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
     wait_for("another leads", || ring.leader(GROUP) != first);
     ring.add(GROUP, 1);
     *ring.nodes[&first].log.is_full.lock() = false;
-    // What it had taken in was not logged anywhere else: it is told that nobody knows.
+    // No other node had logged the proposal: its client learns that the outcome is uncertain.
     let outcome = outcome.recv_timeout(Duration::from_secs(20)).unwrap();
     assert!(
         matches!(outcome, Err(Refusal::Uncertain | Refusal::NotLeader(_))),
@@ -193,7 +193,7 @@ fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
     assert_eq!(refused, Err(Refusal::Uncertain));
     assert!(ring.facts(second, GROUP).unwrap().halted.is_some());
     wait_for("another leads", || ring.leader(GROUP) != second);
-    // The others had been told of it already.
+    // The others had received it already.
     sum += 2;
     let (now, uncertain) = ring.add(GROUP, 1);
     assert!((sum - 1..=sum + uncertain).contains(&now), "{now}");
@@ -235,7 +235,7 @@ fn who_follows_answers_within_a_bound_when_all_others_are_gone_and_not_beyond_it
     let leader = ring.leader(GROUP);
     let follower = *ring.nodes.keys().find(|node| **node != leader).unwrap();
     let bound = Duration::from_secs(5);
-    // Nothing was confirmed yet: it asks as ever.
+    // Nothing was confirmed yet, so the read asks the leader.
     wait_for("a read by who follows", || {
         ring.read_within(follower, GROUP, bound) == Some(sum)
     });

@@ -1,5 +1,7 @@
-//! Hosts with logs and states in memory, in real time: what threads add to the state machines. The
-//! machines themselves are shown in `forebay-replica`, over simulated time.
+//! Tests of hosts with logs and states in memory, in real time: what threads add to the state
+//! machines.
+//!
+//! `forebay-replica` tests the machines themselves, over simulated time.
 
 mod engine;
 mod fakes;

@@ -1,4 +1,4 @@
-//! What a partition of the engine does as the state of a replica.
+//! Tests of an engine partition as the state of a replica.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use forebay_run::operation::Operation;
 use parking_lot::Mutex;
 
 use super::fakes::FakeLoads;
+use crate::environment::{GroupState, StateError};
 use crate::loads::load_proposal;
-use crate::outside::{GroupState, StateError};
 use crate::partition_state::{Commands, CopyFetcher, PartitionState, StateParts};
 
 const GROUP: GroupId = GroupId(1);
 
-/// Writes the operations as a key's value; refuses once, where it is told to.
+/// Writes the operations as a key's value; refuses once if the test asks for it.
 #[derive(Debug, Default)]
 struct SetOnce {
     refuses: Mutex<Option<Bytes>>,
@@ -41,7 +41,7 @@ impl Commands for SetOnce {
     }
 }
 
-/// Hands out copies that were made before, by the numbers of their peers.
+/// A fetcher that returns copies made before, by the numbers of their peers.
 #[derive(Debug)]
 struct PreparedCopies(Vec<PartitionContent>);
 
@@ -84,7 +84,7 @@ fn state_with(
     PartitionState::new(table.clone(), id, GROUP, parts)
 }
 
-/// A copy whose files are among the other table's.
+/// Returns a copy whose files are among the other table's.
 fn carried(source: &PartitionState, to: &LiveTable) -> PartitionContent {
     let copy = source.copy().unwrap();
     let mut content = copy.content().clone();
@@ -194,7 +194,7 @@ fn a_copy_that_comes_while_another_is_put_in_place_takes_nothing_from_it() {
     assert!(values(b"a"));
 }
 
-/// A run that says of keys that they were loaded.
+/// Returns a run that marks keys as loaded.
 fn loaded_run(table: &LiveTable, keys: &[&[u8]]) -> forebay_engine::RunId {
     let new = table.new_run();
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
@@ -229,7 +229,7 @@ fn a_load_waits_for_its_run_and_is_added_once_between_what_is_around_it() {
         (b"load".to_vec(), b"set".to_vec())
     );
     assert!(loads.0.lock().is_empty());
-    // Proposed again by another leader, with a run here or without one.
+    // Another leader proposes it again, with a run on this node or without one.
     state.apply(&entry(3, &["a"])).unwrap();
     state.apply(&entry_of(4, [load_proposal(7)])).unwrap();
     loads.put(7, loaded_run(&table, &[b"a"]));

@@ -1,4 +1,4 @@
-//! Some hosts, and the net between them.
+//! Several hosts, with a network between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
@@ -11,12 +11,12 @@ use forebay_replica::{GroupId, PeerId, Refusal, Start};
 use parking_lot::Mutex;
 
 use super::fakes::{MemoryLog, NoWatch, Sum, found};
+use crate::environment::{MessageSender, NoPace, NodeKey};
 use crate::group::{GroupFacts, ReadCallback};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
-use crate::outside::{MessageSender, NoPace, NodeKey};
 
-/// Carries frames at once, or not at all.
+/// A network that delivers frames at once, or not at all.
 #[derive(Debug, Default)]
 pub struct Net {
     hosts: Mutex<BTreeMap<NodeKey, Weak<ReplicaHost>>>,
@@ -44,7 +44,7 @@ impl MessageSender for Port {
     }
 }
 
-/// What a node keeps over restarts.
+/// The part of a node that survives restarts.
 pub struct RingNode {
     pub log: Arc<MemoryLog>,
     pub states: BTreeMap<GroupId, Arc<Sum>>,
@@ -144,7 +144,7 @@ impl Ring {
         self.nodes[&node].host.as_ref()?.facts(group)
     }
 
-    /// The node whose replica leads in the newest term, waiting for one.
+    /// Waits for a leader, and returns the node whose replica leads in the newest term.
     pub fn leader(&self, group: GroupId) -> NodeKey {
         let mut leader = None;
         wait_for("a leader", || {
@@ -157,8 +157,8 @@ impl Ring {
         leader.unwrap()
     }
 
-    /// Adds at the leader, again until it is done; returns the sum then, and how often nobody knew
-    /// what became of it.
+    /// Adds at the leader, again until it succeeds. Returns the sum then, and how often the outcome
+    /// was uncertain.
     pub fn add(&self, group: GroupId, amount: u64) -> (u64, u64) {
         let mut uncertain = 0;
         for _ in 0..1000 {
@@ -193,12 +193,12 @@ impl Ring {
         Some(outcome.map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())))
     }
 
-    /// Reads at a node; `None`: refused, or not to be given.
+    /// Reads at a node; returns `None` if the read was refused, or its answer was not valid.
     pub fn read(&self, node: NodeKey, group: GroupId) -> Option<u64> {
         self.read_by(node, group, |host, done| host.read(group, done))
     }
 
-    /// The same, of what may be old by less than that.
+    /// Reads data at a node that may be older by less than the bound.
     pub fn read_within(&self, node: NodeKey, group: GroupId, bound: Duration) -> Option<u64> {
         self.read_by(node, group, |host, done| {
             host.read_within(group, bound, done);
@@ -220,7 +220,7 @@ impl Ring {
         leave.holds().then_some(sum)
     }
 
-    /// Until all that run have the same sum.
+    /// Waits until all running replicas have the same sum.
     pub fn agree(&self, group: GroupId) -> u64 {
         let mut sums = BTreeSet::new();
         wait_for("one sum everywhere", || {

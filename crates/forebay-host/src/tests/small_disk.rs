@@ -1,4 +1,4 @@
-//! A disk in memory that holds so many bytes and no more.
+//! A disk in memory with limited space.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub struct SmallDisk {
 #[derive(Debug, Default)]
 struct Space {
     limit_bytes: u64,
-    /// The length of each file, by its name, and whose it is.
+    /// The length of each file, by its name, and its creation number.
     files: BTreeMap<PathBuf, (u64, u64)>,
     used_bytes: u64,
     most_bytes: u64,
@@ -38,7 +38,7 @@ impl Space {
         }
     }
 
-    /// The length of the file that was made as this one, if it has a name.
+    /// Returns the length of the file with this creation number, if it has a name.
     fn len_of(&mut self, made: u64) -> Option<&mut u64> {
         let mut files = self.files.values_mut();
         let found = files.find(|(other, _)| *other == made);
@@ -81,12 +81,12 @@ impl SmallDisk {
         }
     }
 
-    /// The most that it ever held.
+    /// Returns the most bytes that it ever had.
     pub fn most_bytes(&self) -> u64 {
         self.space.lock().most_bytes
     }
 
-    /// Somebody else takes all that is free but for so much.
+    /// Lets another user take all free space but this.
     pub fn leave(&self, free_bytes: u64) {
         let mut space = self.space.lock();
         space.limit_bytes = space.used_bytes + free_bytes;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Clock, SystemClock, Waiting};
 
-/// Time that passes when a test says so.
+/// A clock whose time passes when a test advances it.
 #[derive(Debug)]
 pub struct HandClock {
     hands: Arc<Hands>,
@@ -28,7 +28,7 @@ struct ClockState {
     passed: Duration,
     /// No sleep takes any time from now on.
     over: bool,
-    /// Tasks that wait for the clock to be moved.
+    /// Tasks that wait for the clock to advance.
     wakers: Vec<Waker>,
 }
 
@@ -40,26 +40,26 @@ struct HandWait {
     polled: bool,
 }
 
-/// What a sleeper does.
+/// What a sleep does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sleep {
-    /// It moves the clock.
+    /// It advances the clock.
     Moves,
-    /// It waits until the clock was moved.
+    /// It waits until the clock was advanced.
     Waits,
-    /// It sleeps: only dates are by hand.
+    /// It really sleeps: only dates are simulated.
     Really,
 }
 
 impl Default for HandClock {
-    /// A clock of 1970 that whoever sleeps moves.
+    /// A clock that starts in 1970 and that sleeps advance.
     fn default() -> Self {
         Self::at(0)
     }
 }
 
 impl HandClock {
-    /// A clock that whoever sleeps moves; it begins `start_ms` after 1970-01-01 UTC.
+    /// A clock that sleeps advance. It begins `start_ms` after 1970-01-01 UTC.
     pub fn at(start_ms: u64) -> Self {
         Self::new(start_ms, Sleep::Moves)
     }
@@ -69,7 +69,8 @@ impl HandClock {
         Self::new(0, Sleep::Waits)
     }
 
-    /// A clock that has dates by hand; sleepers sleep, and its monotonic time is the machine's.
+    /// A clock with simulated dates. Sleepers really sleep, and its monotonic time is the
+    /// machine's.
     pub fn of_dates(start_ms: u64) -> Self {
         Self::new(start_ms, Sleep::Really)
     }
@@ -84,13 +85,13 @@ impl HandClock {
         self.hands.change(|state| state.passed += time);
     }
 
-    /// Lets the date be `unix_ms`.
+    /// Sets the date to `unix_ms`.
     pub fn set(&self, unix_ms: u64) {
         let mut state = self.hands.lock();
         state.start_ms = unix_ms.saturating_sub(state.passed.as_millis() as u64);
     }
 
-    /// Lets all who wait go on, now and later.
+    /// Ends all waits, now and later.
     pub fn end(&self) {
         self.hands.change(|state| state.over = true);
     }
@@ -120,8 +121,7 @@ impl ClockState {
 impl Future for HandWait {
     type Output = ();
 
-    /// Never ready at once: a task that waits again and again lets others run, as with a real
-    /// clock.
+    /// Never ready at once: a task that waits repeatedly lets others run, as with a real clock.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let polled = std::mem::replace(&mut self.polled, true);
         let mut state = self.hands.lock();

@@ -8,7 +8,7 @@ use super::{DiskState, NOTHING, SimDisk, space_if};
 use crate::raw::Mapping;
 use crate::{LogFile, ReadFile, WriteFile};
 
-/// An open file keeps its bytes, whatever happens to its name.
+/// An open file, which keeps its bytes whatever happens to its name.
 #[derive(Debug)]
 pub(super) struct SimReadFile {
     pub content: Vec<u8>,
@@ -58,7 +58,7 @@ impl WriteFile for SimWriteFile {
     }
 }
 
-/// A file to write: which one, on which disk, and where what was written ends.
+/// A file for writing: its inode, its disk, and the end of what was written.
 #[derive(Debug)]
 pub(super) struct SimLogFile {
     inode: usize,
@@ -75,7 +75,7 @@ impl SimLogFile {
         }
     }
 
-    /// An error when [`SimDisk::tamper`] has cut off what was written.
+    /// Fails if [`SimDisk::tamper`] has truncated what was written.
     fn check_whole(&self, state: &DiskState) -> io::Result<()> {
         match state.inodes[self.inode].content().len() < self.end.load(Relaxed) {
             true => Err(io::Error::other("simulated cut of a file")),
@@ -110,7 +110,7 @@ impl LogFile for SimLogFile {
                 inode.write(bytes, offset as usize);
                 self.end.fetch_max(end, Relaxed);
             }
-            // The call at which it went wrong did a part of its work; later ones do nothing.
+            // The first failing call did a part of its work; later calls do nothing.
             Err(_) if before.is_none() => {
                 inode.write_part(&bytes[..bytes.len() / 2], offset as usize);
             }

@@ -1,4 +1,4 @@
-//! A clock for many threads: time passes while all of them wait, and only then.
+//! A clock for many threads whose time passes only while all of them wait.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use super::rest::{LOOK, Rest};
 use crate::{Clock, Waiting, start_thread};
 
-/// Waits end at multiples of this: what is to happen at about the same time happens at once.
+/// Waits end at multiples of this, so that events at about the same time happen together.
 const GRAIN: Duration = Duration::from_millis(10);
-/// How long this process may be busy before somebody is told what it does.
+/// How long this process may be busy before the clock reports what it does.
 const BUSY: Duration = Duration::from_secs(60);
 
-/// Time stands still while any thread of this process has something to do. When all wait, it
-/// becomes the next moment that one of them waits for. So nothing is too late because the machine
-/// is slow, and no wait takes long.
+/// A clock that stands still while any thread of this process has work. When all wait, it advances
+/// to the next moment that one of them waits for. So nothing is late because the machine is slow,
+/// and no wait takes long.
 ///
-/// It is one process: two such clocks in it slow each other down, and so does anything else that
-/// runs there.
+/// There may be one in a process: two such clocks slow each other down, and so does any other work
+/// in the process.
 #[derive(Debug)]
 pub struct IdleClock {
     shared: Arc<IdleShared>,
@@ -41,7 +41,7 @@ struct IdleState {
     is_over: bool,
 }
 
-/// When, and which of those that are set for the moment.
+/// The moment of an alarm, and its number among all alarms.
 type AlarmKey = (Duration, u64);
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct IdleWait {
 }
 
 impl IdleClock {
-    /// It begins `start_ms` after 1970-01-01 UTC.
+    /// Creates a clock that begins `start_ms` after 1970-01-01 UTC.
     pub fn at(start_ms: u64) -> std::io::Result<Self> {
         let shared = Arc::<IdleShared>::default();
         shared.lock().start_ms = start_ms;
@@ -67,7 +67,7 @@ impl IdleClock {
         Ok(Self { shared })
     }
 
-    /// Lets all who wait go on, now and later, as if their time had come.
+    /// Ends all waits, now and later, as if their time had come.
     pub fn end(&self) {
         let mut state = self.shared.lock();
         state.is_over = true;
@@ -93,7 +93,7 @@ impl Sleeper {
 }
 
 impl IdleState {
-    /// Sets an alarm at the first multiple of the grain that is not before that time is over.
+    /// Sets an alarm at the first multiple of the grain that is not before the end of that time.
     fn set(&mut self, time: Duration, who: Sleeper) -> AlarmKey {
         let grains = (self.now + time).as_nanos().div_ceil(GRAIN.as_nanos());
         let at = GRAIN * u32::try_from(grains).unwrap_or(u32::MAX);
@@ -103,7 +103,7 @@ impl IdleState {
         key
     }
 
-    /// Lets the time be that of the next alarm; returns who is to be woken.
+    /// Advances to the next alarm. Returns the sleepers to wake.
     fn advance(&mut self) -> Vec<Sleeper> {
         let Some((next, _)) = self.alarms.keys().next().copied() else {
             return Vec::new();
@@ -120,7 +120,7 @@ impl IdleShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread that moves the clock.
+    /// Runs the thread that advances the clock.
     fn run(&self) {
         let mut rest = Rest::new();
         let (mut busy_since, mut is_reported) = (Instant::now(), false);
@@ -144,17 +144,17 @@ impl IdleShared {
         }
     }
 
-    /// Waits until the moment, or until something else wakes this thread, if that counts.
+    /// Waits until the moment, or, with `is_woken_before`, until something else wakes this thread.
     fn pause(&self, time: Duration, is_woken_before: bool) {
         if time.is_zero() {
             return std::thread::yield_now();
         }
         let mut state = self.lock();
         if state.is_over {
-            // Who waits for something until a moment gives up then.
+            // A thread that waits for an event with a limit gives up then.
             state.now += time;
             drop(state);
-            // Who looks again and again until something has ended lets it end.
+            // A thread that polls for an end gets the processor for it.
             return std::thread::sleep(LOOK);
         }
         let key = state.set(time, Sleeper::Thread(std::thread::current()));

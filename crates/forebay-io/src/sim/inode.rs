@@ -1,33 +1,33 @@
 //! A simulated file's bytes: what readers see, what is durable, and what a power cut may leave.
 //!
-//! Of the changes since the last sync a power cut leaves, by the dice: none, all, those up to some
-//! moment (the last one perhaps in part), the file's length with zeros for content, or for each
-//! sector by itself those up to some moment, as devices write sectors in any order, and perhaps a
-//! part of the next one, as memory is written to while the device reads it. (But no such part ends
-//! in the last bytes of a sector: a log could not tell that from a damage,
-//! `docs/reference/log-format.md`.)
+//! A random generator chooses which changes since the last sync a power cut leaves. It may leave
+//! none, or all, or those up to some moment, the last one perhaps in part. It may leave the file's
+//! length with zeros for content. Or it chooses for each sector separately, because devices write
+//! sectors in any order: the changes up to some moment, and perhaps a part of the next one, because
+//! memory may be written while the device reads it. (No such part ends in the last bytes of a
+//! sector: a log could not distinguish that from damage, `docs/reference/log-format.md`.)
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::Rng;
 
-/// What a device writes whole or not at all.
+/// The unit that a device writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
-/// What a file takes of the disk's space at a time.
+/// The unit in which a file takes the disk's space.
 const BLOCK_BYTES: usize = 4096;
-/// Where in a sector a part of a write ends at the latest.
+/// The latest position in a sector at which a part of a write ends.
 const LAST_TEAR: usize = SECTOR_BYTES - 16;
 
 #[derive(Debug, Default, Clone)]
 pub(super) struct Inode {
-    /// As readers see it now.
+    /// The content that readers see now.
     content: Vec<u8>,
-    /// As it was at the last sync, but for `since`.
+    /// The content of the last sync, without `since`.
     durable: Vec<u8>,
-    /// The changes that `durable` has not, oldest first.
+    /// The changes that `durable` does not have, oldest first.
     since: Vec<Change>,
-    /// What it has of the disk's space.
+    /// The disk space of the file.
     allocated_bytes: usize,
 }
 
@@ -45,11 +45,11 @@ enum ChangeKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// No sync came yet.
+    /// It was not synced yet.
     Unsynced,
     /// A sync of it failed: it is durable or not, and no later sync changes that.
     Lost,
-    /// Durable, on top of something that may not be.
+    /// Durable, on top of a change that may not be.
     Durable,
 }
 
@@ -58,7 +58,7 @@ impl Inode {
         &self.content
     }
 
-    /// Whether a write would need more of the disk's space.
+    /// Returns whether a write would need more of the disk's space.
     pub fn outgrows(&self, end: usize) -> bool {
         end > self.allocated_bytes
     }
@@ -69,7 +69,7 @@ impl Inode {
         self.write_part(bytes, offset);
     }
 
-    /// What is done of a write that fails.
+    /// Does the part of a write that fails.
     pub fn write_part(&mut self, bytes: &[u8], offset: usize) {
         let bytes = bytes.to_vec();
         self.change(ChangeKind::Write { offset, bytes });
@@ -108,7 +108,7 @@ impl Inode {
         }
     }
 
-    /// A change that nobody made: it is at once durable.
+    /// Changes the content without a write: the change is durable at once.
     pub fn tamper(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         change(&mut self.content);
         self.durable.clone_from(&self.content);
@@ -161,14 +161,14 @@ impl Inode {
         }
     }
 
-    /// For each sector that changed, what it has seen of the changes.
+    /// Returns for each changed sector how many of the changes it has.
     fn moments_by_sector(&self, salt: u64) -> BTreeMap<usize, Moment> {
         let mut moments: BTreeMap<usize, Moment> = BTreeMap::new();
         for (at, change) in self.since.iter().enumerate() {
             for sector in change.what.sectors() {
                 let mut rng = Rng(salt ^ ((sector as u64) << 32 | at as u64));
                 let moment = moments.entry(sector).or_default();
-                // The last of these throws to succeed counts; often none does.
+                // The last of these draws to succeed counts; often none does.
                 if rng.below(3) == 0 {
                     *moment = Moment {
                         changes: at + 1,
@@ -186,12 +186,13 @@ impl Inode {
         moments
     }
 
-    /// The content when all sectors keep the changes before a moment, and what is durable anyway.
+    /// Returns the content if all sectors keep the changes before a moment, and what is durable
+    /// anyway.
     fn keep(&self, moment: usize) -> Vec<u8> {
         self.keep_of(|at, _| if at < moment { SECTOR_BYTES } else { 0 })
     }
 
-    /// The content when each sector keeps so many bytes of each change.
+    /// Returns the content if each sector keeps this many bytes of each change.
     fn keep_of(&self, bytes: impl Fn(usize, usize) -> usize) -> Vec<u8> {
         let mut content = self.durable.clone();
         for (at, change) in self.since.iter().enumerate() {
@@ -205,12 +206,12 @@ impl Inode {
     }
 }
 
-/// How far a sector has come.
+/// The changes that a sector has.
 #[derive(Debug, Default)]
 struct Moment {
-    /// It has all of so many of the file's changes.
+    /// It has all of this many of the file's changes.
     changes: usize,
-    /// Of the next change that touches it, it has so many bytes.
+    /// It has this many bytes of the next change that touches it.
     torn: Option<(usize, usize)>,
 }
 
@@ -225,7 +226,7 @@ impl Moment {
 }
 
 impl ChangeKind {
-    /// Does the change in those sectors that are to have it, so many bytes of it in each.
+    /// Applies the change to the sectors that keep some of it, with the kept bytes of each.
     fn apply(&self, content: &mut Vec<u8>, kept: &dyn Fn(usize) -> usize) {
         match self {
             ChangeKind::SetLen(len_bytes) => {
@@ -251,7 +252,7 @@ impl ChangeKind {
         }
     }
 
-    /// Does a part of the change.
+    /// Applies a part of the change.
     fn tear(&self, content: &mut Vec<u8>, rng: &mut Rng) {
         if let ChangeKind::Write { offset, bytes } = self {
             let kept = rng.below(bytes.len() as u64 + 1) as usize;
@@ -273,7 +274,7 @@ impl ChangeKind {
     }
 }
 
-/// A range cut at the bounds of sectors.
+/// Splits a range at sector bounds.
 fn parts(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let mut at = range.start;
     std::iter::from_fn(move || {

@@ -11,10 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Wire;
 
-/// What a test waits for before it takes the server for stuck.
+/// How long a test waits before it considers the server stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The two sides' common ground.
+/// The state that both sides share.
 #[derive(Debug)]
 pub(super) struct Line {
     state: Mutex<LineState>,
@@ -28,30 +28,30 @@ struct LineState {
     to_client: VecDeque<u8>,
     /// Bytes that the server has read.
     carried: u64,
-    /// The server had a piece, and others get their turn before the next one.
+    /// The server had a piece, and other connections run before the next one.
     rests: bool,
     broken: bool,
     /// Nothing gets through.
     stalled: bool,
-    /// Who sends no more.
+    /// The client sends no more.
     client_closed: bool,
     server_closed: bool,
-    /// Who is not there any more.
+    /// The client is gone.
     client_gone: bool,
     server_gone: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Of a client's side that is polled.
+    /// The waker of a client's side that is polled.
     dialer: Option<Waker>,
 }
 
-/// The client's side. Its calls block, a minute at most. Dropping it closes the connection.
+/// The client's side. Its calls block, at most for a minute. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct SimClient {
     line: Arc<Line>,
 }
 
-/// A client's side that is polled, for who connects by a runtime.
+/// A client's side that is polled, for clients in a runtime.
 #[derive(Debug)]
 pub(super) struct SimDialed {
     client: SimClient,
@@ -100,12 +100,12 @@ impl Line {
         given
     }
 
-    /// Lets nothing through any more: what is sent is lost, and nobody learns of the other's end.
+    /// Stops all traffic: what is sent is lost, and neither side learns of the other's end.
     pub fn stall(&self) {
         self.change(|state| state.stalled = true);
     }
 
-    /// Ends it for both sides.
+    /// Ends the connection for both sides.
     pub fn reset(&self) {
         self.change(|state| {
             state.broken = true;
@@ -185,17 +185,17 @@ impl SimClient {
         Self { line }
     }
 
-    /// Waits until the server can send no more before something is read here.
+    /// Waits until the server can send no more before the client reads.
     pub fn until_full(&self) -> io::Result<()> {
         self.line.wait(|state| state.writer.is_some()).map(drop)
     }
 
-    /// Waits until the server has let go of the connection.
+    /// Waits until the server has closed the connection.
     pub fn until_ended(&self) -> io::Result<()> {
         self.line.wait(|state| state.server_gone).map(drop)
     }
 
-    /// Sends no more, as one whose last words are on their way.
+    /// Sends no more, like a client whose last bytes are on their way.
     pub fn close(&self) {
         self.line.change(|state| {
             state.client_closed = true;
@@ -221,7 +221,7 @@ impl Read for SimClient {
 }
 
 impl Write for SimClient {
-    /// Takes all at once.
+    /// Accepts all bytes at once.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.line.change(|state| {
             if state.stalled && !state.broken {
@@ -362,7 +362,7 @@ mod tests {
         (SimClient::new(line), stream)
     }
 
-    /// One call of read: `None` has to wait.
+    /// Makes one call of read; `None` if it must wait.
     fn read(stream: &mut SimStream) -> Option<io::Result<Vec<u8>>> {
         let mut space = [0; 100];
         let mut out = ReadBuf::new(&mut space);

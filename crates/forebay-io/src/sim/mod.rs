@@ -1,11 +1,13 @@
-//! A disk in memory for tests: it fails, fills up, dies and loses power on request. Beside it a
-//! clock that is moved by hand, random numbers that a seed repeats, and a network whose connections
-//! break and stall on request.
+//! Simulated parts for tests: a disk that fails, a clock, random numbers and a network.
+//!
+//! The disk is in memory. It fails, fills up, dies and loses power on request. A test advances the
+//! clock, a seed repeats the random numbers, and connections of the network break and stall on
+//! request.
 //!
 //! Every call that a real disk could fail is counted. [`SimDisk::plan`] names the call that fails
-//! and how. [`SimDisk::after_power_cut`] gives the disk as it may look after the power went: names
-//! and bytes that were synced are there, of the rest some seeded part is (each directory keeps a
-//! prefix of its unsynced changes; of a file's, the module `inode` tells).
+//! and how. [`SimDisk::after_power_cut`] returns the disk as a power cut may leave it. Synced names
+//! and bytes remain, and a seeded part of the rest does. Each directory keeps a prefix of its
+//! unsynced changes; the module `inode` describes what a file keeps.
 
 mod clock;
 mod files;
@@ -13,10 +15,10 @@ mod idle_clock;
 mod inode;
 mod line;
 mod net;
-mod over;
 mod rest;
 mod rng;
 mod seeds;
+mod test_over;
 #[cfg(test)]
 mod tests;
 
@@ -32,28 +34,28 @@ pub use clock::HandClock;
 pub use idle_clock::IdleClock;
 pub use line::SimClient;
 pub use net::{SimNet, Wire};
-pub use over::{OverAtEnd, TestOver};
 pub use rng::{Rng, SeededRandom};
 pub use seeds::{SeedCounts, all_hold};
+pub use test_over::{OverAtEnd, TestOver};
 
-/// What goes wrong at the planned call.
+/// The fault at the planned call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// This call fails with an I/O error, later ones work. Of a write a part is done. A sync that
-    /// fails leaves what was to be synced to chance, and later syncs of the file do not try again.
+    /// This call fails with an I/O error, later ones work. A part of a failing write is done. A
+    /// failing sync leaves its changes to chance, and later syncs of the file do not try again.
     Error,
-    /// This call and every later one that needs space fails for want of it, until
-    /// [`SimDisk::make_room`]. Of the first write a part is done. Syncs work, and writing to blocks
-    /// that a file has, and names of files that are there: what was written has its place.
+    /// This call and every later one that needs space fails for lack of it, until
+    /// [`SimDisk::make_room`]. A part of the first write is done. Syncs work, and so do writes to
+    /// blocks that a file has, and changes of existing names.
     Full,
-    /// This call, and those of the next [`NO_FILES_CALLS`] that open a file or a directory, fail as
-    /// too many are open; or until [`SimDisk::make_room`].
+    /// This call, and those of the next [`NO_FILES_CALLS`] that open a file or a directory, fail
+    /// because too many are open; or until [`SimDisk::make_room`].
     NoFiles,
-    /// The process dies here: this call and all later ones fail, and what it wrote stays.
+    /// The process dies at this call. It and all later ones fail, and written data stays.
     Dead,
 }
 
-/// How many calls find that no file can be opened until one can be.
+/// How many calls fail to open a file until one succeeds.
 pub const NO_FILES_CALLS: u32 = 12;
 
 #[derive(Debug, Clone)]
@@ -61,7 +63,7 @@ enum NameChange {
     Add(PathBuf, usize),
     Remove(PathBuf),
     Rename(PathBuf, PathBuf),
-    /// A directory with all that is in it.
+    /// A directory with its content.
     RemoveTree(PathBuf),
     MoveTree(PathBuf, PathBuf),
 }
@@ -74,7 +76,7 @@ struct DiskState {
     unsynced: BTreeMap<PathBuf, Vec<NameChange>>,
     dirs: BTreeSet<PathBuf>,
     locks: BTreeMap<PathBuf, String>,
-    /// The files of locks that were ever taken; they are not among `names`.
+    /// The files of all locks that were ever taken; they are not among `names`.
     lock_files: BTreeSet<PathBuf>,
     calls: u64,
     plan: Option<(u64, Fault)>,
@@ -83,7 +85,7 @@ struct DiskState {
     refusals_left: u32,
 }
 
-/// See the module's text. Clones share the disk.
+/// A simulated disk. Clones share the disk.
 #[derive(Debug, Default, Clone)]
 pub struct SimDisk {
     state: Arc<Mutex<DiskState>>,
@@ -98,18 +100,18 @@ impl SimDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the `nth` call from now (0 = the next) go wrong.
+    /// Makes the `nth` call from now (0 = the next) fail.
     pub fn plan(&self, nth: u64, fault: Fault) {
         let mut state = self.state();
         state.plan = Some((state.calls + nth, fault));
     }
 
-    /// How many calls that can fail were made so far.
+    /// Returns how many calls that can fail were made so far.
     pub fn calls(&self) -> u64 {
         self.state().calls
     }
 
-    /// The same disk after its process died: locks are gone, bytes are as written.
+    /// Returns the disk after its process died: locks are gone, bytes are as written.
     pub fn after_kill(&self) -> SimDisk {
         let state = self.state();
         let reopened = DiskState {
@@ -126,7 +128,7 @@ impl SimDisk {
         }
     }
 
-    /// The disk as it may be found after a power cut; one seed gives one outcome.
+    /// Returns the disk as a power cut may leave it; one seed gives one outcome.
     pub fn after_power_cut(&self, seed: u64) -> SimDisk {
         let state = self.state();
         let mut random = Rng(seed);
@@ -148,7 +150,7 @@ impl SimDisk {
             .iter()
             .map(|inode| inode.after_power_cut(&mut random))
             .collect();
-        // A directory that was removed is back when something that was in it is.
+        // A removed directory is back if something in it is.
         dirs.extend(
             names
                 .keys()
@@ -168,7 +170,7 @@ impl SimDisk {
         }
     }
 
-    /// From now on it is as after [`Fault::Full`]; another fault may be planned besides.
+    /// Makes the disk full, as after [`Fault::Full`]. Another fault may be planned besides.
     pub fn fill_up(&self) {
         self.state().stopped = Some(Fault::Full);
     }
@@ -185,7 +187,7 @@ impl SimDisk {
         }
     }
 
-    /// Changes a file's bytes behind everybody's back.
+    /// Changes a file's bytes without a write.
     pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         if let Some(&inode) = state.names.get(path) {
@@ -193,7 +195,7 @@ impl SimDisk {
         }
     }
 
-    /// Every file's path, sorted.
+    /// Returns every file's path, sorted.
     pub fn files(&self) -> Vec<PathBuf> {
         self.state().names.keys().cloned().collect()
     }
@@ -222,7 +224,7 @@ impl NameChange {
     }
 }
 
-/// The path after directory `from` was moved to `to`.
+/// Returns the path after directory `from` was moved to `to`.
 fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
     match path.strip_prefix(from) {
         Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
@@ -231,7 +233,7 @@ fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
     }
 }
 
-/// What a call takes that may be short.
+/// The resources that a call needs and may lack.
 #[derive(Debug, Clone, Copy)]
 struct Needs {
     space: bool,
@@ -252,7 +254,7 @@ fn space_if(space: bool) -> Needs {
 }
 
 impl DiskState {
-    /// Counts a call that can fail, and fails it when that is the plan.
+    /// Counts a call that can fail, and fails it if that is planned.
     fn call(&mut self, needs: Needs) -> io::Result<()> {
         let number = self.calls;
         self.calls += 1;
@@ -321,7 +323,7 @@ impl DiskState {
     }
 }
 
-/// The path without its "..", of which there are few: no link lies on it.
+/// Returns the path without its "..", of which there are few. It has no links.
 fn without_dots(path: &Path) -> PathBuf {
     let mut short = PathBuf::new();
     for part in path.components() {
@@ -338,7 +340,7 @@ fn parent(path: &Path) -> &Path {
 }
 
 impl Disk for SimDisk {
-    /// Nothing while it is full, else nobody knows.
+    /// 0 while the disk is full, otherwise unknown.
     fn free_bytes(&self, _path: &Path) -> io::Result<Option<u64>> {
         Ok((self.state().stopped == Some(Fault::Full)).then_some(0))
     }

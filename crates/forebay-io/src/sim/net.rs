@@ -1,8 +1,8 @@
-//! A network in memory. Tests connect by [`SimNet::connect`], and say by a [`Wire`] how the
-//! connection carries its bytes.
+//! A network in memory for tests.
 //!
-//! Servers that are to be cut off from each other, or killed, have hosts of their own, each with
-//! the network as it sees it ([`SimNet::of_host`]).
+//! Tests connect by [`SimNet::connect`], and choose with a [`Wire`] how the connection carries its
+//! bytes. Servers that a test cuts off from each other, or kills, have hosts of their own, each
+//! with its view of the network ([`SimNet::of_host`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -16,11 +16,11 @@ use crate::{Arrival, Connecting, Listener, Net, NetStream};
 
 const FIRST_FREE_PORT: u16 = 40_000;
 
-/// See the module's text. Clones share the network.
+/// A network in memory. Clones share the network.
 #[derive(Debug, Default, Clone)]
 pub struct SimNet {
     state: Arc<Mutex<NetState>>,
-    /// Whose connections are made by it; none: those of whoever is asked.
+    /// The host that makes connections. `None`: the host that is connected to.
     host: Option<IpAddr>,
 }
 
@@ -30,7 +30,7 @@ struct NetState {
     ports_given: u16,
     listeners: u64,
     clients: u16,
-    /// Pairs between which nothing goes.
+    /// Pairs of hosts between which nothing gets through.
     cuts: BTreeSet<HostPair>,
     dead: BTreeSet<IpAddr>,
     lines: Vec<(HostPair, Weak<Line>)>,
@@ -45,15 +45,15 @@ fn pair(one: IpAddr, other: IpAddr) -> HostPair {
 
 #[derive(Debug, Default)]
 struct Port {
-    /// Which of all listeners has it.
+    /// The number of its listener among all.
     listener: u64,
     waiting: VecDeque<SimArrival>,
-    /// So many tries to accept fail first.
+    /// How many tries to accept fail first.
     failures: u32,
     waker: Option<Waker>,
 }
 
-/// How a connection carries bytes. The usual one: all that there is, at once.
+/// How a connection carries bytes. The default: all available bytes, at once.
 #[derive(Debug, Clone)]
 pub struct Wire {
     pub(super) pieces: Option<(Rng, u64)>,
@@ -86,20 +86,20 @@ impl Default for Wire {
 }
 
 impl Wire {
-    /// What the server reads and writes goes in pieces of 1 to `longest` bytes, each a call of its
-    /// own. One seed gives one sequence of lengths.
+    /// Makes the server read and write pieces of 1 to `longest` bytes, each in a separate call. One
+    /// seed gives one sequence of lengths.
     pub fn in_pieces(mut self, seed: u64, longest: u64) -> Self {
         self.pieces = Some((Rng(seed), longest.max(1)));
         self
     }
 
-    /// The connection is reset once the server has read so many bytes.
+    /// Resets the connection once the server has read this many bytes.
     pub fn breaking_after(mut self, bytes: u64) -> Self {
         self.breaks_after = bytes;
         self
     }
 
-    /// The server has to wait while so many bytes are on their way to the client.
+    /// Makes the server wait while this many bytes are on their way to the client.
     pub fn with_room(mut self, bytes: usize) -> Self {
         self.room = bytes;
         self
@@ -127,7 +127,7 @@ impl SimNet {
         self.line(address, wire).map(SimClient::new)
     }
 
-    /// The network as a host has it: [`SimNet::cut`] and [`SimNet::kill`] go by hosts.
+    /// Returns a host's view of the network: [`SimNet::cut`] and [`SimNet::kill`] work by hosts.
     #[must_use]
     pub fn of_host(&self, host: IpAddr) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl SimNet {
         }
     }
 
-    /// Lets nothing through between two hosts: what is sent is lost, and connecting takes for ever.
+    /// Cuts two hosts off from each other: what is sent is lost, and connecting never ends.
     pub fn cut(&self, one: IpAddr, other: IpAddr) {
         let cut = pair(one, other);
         let mut state = self.state();
@@ -146,7 +146,7 @@ impl SimNet {
         lines.iter().for_each(|line| line.stall());
     }
 
-    /// Ends all cuts. The connections of before are over.
+    /// Ends all cuts. The earlier connections are over.
     pub fn heal(&self) {
         let mut state = self.state();
         let cuts = std::mem::take(&mut state.cuts);
@@ -155,8 +155,8 @@ impl SimNet {
         lines.iter().for_each(|line| line.reset());
     }
 
-    /// Ends what a host has of the network, as when its process dies: all connections, and
-    /// listening. Until [`SimNet::revive`] it can do neither.
+    /// Ends a host's connections and listening ports, as when its process dies. Until
+    /// [`SimNet::revive`] it can neither connect nor listen.
     pub fn kill(&self, host: IpAddr) {
         let mut state = self.state();
         state.dead.insert(host);
@@ -201,7 +201,7 @@ impl SimNet {
         self.host.is_some_and(to)
     }
 
-    /// Lets the next `count` tries to accept a connection fail, as for want of file descriptors.
+    /// Makes the next `count` tries to accept a connection fail, as for lack of file descriptors.
     pub fn fail_accept(&self, address: SocketAddr, count: u32) {
         if let Some(port) = self.state().ports.get_mut(&address) {
             port.failures = count;
@@ -244,7 +244,7 @@ impl Net for SimNet {
         }))
     }
 
-    /// Hosts are addresses here.
+    /// Connects; hosts are addresses.
     fn connect(&self, host: &str, port: u16) -> Connecting {
         let unknown = |_| io::Error::from(io::ErrorKind::NotFound);
         let address = host.parse::<IpAddr>().map_err(unknown);

@@ -1,11 +1,11 @@
-//! Whether this process does anything.
+//! Detects whether all threads of this process are at rest.
 
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 pub use linux::Rest;
 
-/// How long nobody looks again.
+/// How long a detector waits before it checks again.
 pub const LOOK: Duration = Duration::from_micros(50);
 
 #[cfg(target_os = "linux")]
@@ -19,24 +19,24 @@ mod linux {
 
     const THREADS: &str = "/proc/self/task";
 
-    /// Looks at the threads of this process.
+    /// A detector of threads at rest.
     ///
-    /// A thread that runs, or is to run, is told by the system as such; one that waits, for another
-    /// thread, a moment or the network, as asleep. If all are found asleep one after the other, and
-    /// none has fallen asleep since before, then none was awake when the look began: who was awake
-    /// then would have had to fall asleep before it was looked at. And who sleeps is woken by one
-    /// that is awake, or from outside.
+    /// The system reports a thread that runs, or is ready to run, as such. It reports a thread that
+    /// waits, for another thread, a moment or the network, as asleep. Suppose that all are found
+    /// asleep one after the other, and none has fallen asleep since the previous check. Then none
+    /// was awake when the check began: an awake thread would have had to fall asleep before it was
+    /// checked. And a sleeping thread is woken only by an awake one, or from outside.
     #[derive(Debug)]
     pub struct Rest {
         me: u32,
-        /// The state of each, as files that are kept open.
+        /// The state of each thread, as files that are kept open.
         threads: BTreeMap<u32, File>,
-        /// Who was found awake last is looked at first.
+        /// The thread that was found awake last is checked first.
         awake: Option<u32>,
     }
 
     impl Rest {
-        /// For the thread that calls it.
+        /// Creates a detector for the calling thread.
         pub fn new() -> Self {
             let me = rustix::thread::gettid().as_raw_nonzero().get();
             Self {
@@ -46,7 +46,7 @@ mod linux {
             }
         }
 
-        /// Whether all other threads of the process wait.
+        /// Returns whether all other threads of the process wait.
         pub fn is_all(&mut self) -> bool {
             if let Some(last) = self.awake
                 && self.is_awake(last)
@@ -58,8 +58,8 @@ mod linux {
                 return false;
             };
             self.threads.retain(|id, _| threads.contains(id));
-            // Who is about to sleep, and looks once more whether it has to, is told as asleep for
-            // that moment: it is not twice.
+            // A thread that is about to sleep, and checks once more whether it must, is reported as
+            // asleep for that moment, but not twice.
             let twice = threads.iter().chain(&threads);
             let me = self.me;
             let mut twice = twice.filter(|id| **id != me);
@@ -67,7 +67,7 @@ mod linux {
             self.awake.is_none() && others_fell_asleep() == before
         }
 
-        /// The names of those that run.
+        /// Returns the names of the running threads.
         pub fn awake(&mut self) -> Vec<String> {
             let threads = self.list().unwrap_or_default();
             let me = self.me;
@@ -87,7 +87,7 @@ mod linux {
             self.state(id).is_ok_and(|state| state != b'S')
         }
 
-        /// An error: it has ended.
+        /// Returns a thread's state. An error: it has ended.
         fn state(&mut self, id: u32) -> io::Result<u8> {
             let file = match self.threads.entry(id) {
                 std::collections::btree_map::Entry::Occupied(found) => found.into_mut(),
@@ -106,7 +106,7 @@ mod linux {
     }
 }
 
-/// Elsewhere nobody tells: a pause is taken for rest.
+/// Other systems do not report states: a pause counts as rest.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub struct Rest;

@@ -17,13 +17,13 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which must not be 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64() % bound
     }
 }
 
-/// [`Dice`] for whoever is handed a [`Random`].
+/// An [`Rng`] as a [`Random`].
 #[derive(Debug)]
 pub struct SeededRandom(Mutex<Rng>);
 

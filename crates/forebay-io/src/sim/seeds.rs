@@ -1,16 +1,15 @@
-//! Runs of many seeds, for the tests of simulators.
+//! Runs many seeds, for the tests of simulators.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::threads::pool;
 
-/// How often what happened, for people.
+/// How often each event happened, for people.
 pub type SeedCounts = BTreeMap<&'static str, u64>;
 
-/// Runs the seeds from 0 on, `count` of them, on two threads, and fails with those in which
-/// something did not hold, which `run` tells. `FOREBAY_TEST_SEED=n` runs that one alone,
-/// `FOREBAY_TEST_SEEDS=n` so many.
+/// Runs the seeds from 0 to `count` on two threads. Fails with the seeds for which `run` returns a
+/// violation. `FOREBAY_TEST_SEED=n` runs that seed alone, `FOREBAY_TEST_SEEDS=n` that many.
 pub fn all_hold(count: u64, run: impl Fn(u64) -> (Option<String>, SeedCounts) + Sync) {
     let (first, count) = match number("FOREBAY_TEST_SEED") {
         Some(seed) => (seed, 1),

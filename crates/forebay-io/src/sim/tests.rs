@@ -1,4 +1,4 @@
-//! The simulated disk itself: what tests that rely on it take for granted.
+//! Tests the properties of the simulated disk that other tests rely on.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ fn disk() -> SimDisk {
     disk
 }
 
-/// What power cuts leave of the file.
+/// Returns the contents that power cuts leave of the file.
 fn outcomes(disk: &SimDisk) -> BTreeSet<Vec<u8>> {
     let cuts = (0..300).map(|seed| disk.after_power_cut(seed));
     cuts.map(|disk| disk.read(path()).unwrap()).collect()
 }
 
-/// Three sectors of ones, durable, and three of twos, one write each, behind.
+/// Creates three durable sectors of ones, and after them three of twos, one write each.
 fn half_synced() -> (SimDisk, Arc<dyn LogFile>) {
     let disk = disk();
     let file = disk.create_log(path()).unwrap();
@@ -97,7 +97,7 @@ fn a_full_disk_takes_what_needs_no_space() {
     file.write_all_at(&[1; 10], 0).unwrap();
     drop(disk.lock(Path::new("/d/lock"), "me").unwrap());
     disk.fill_up();
-    // The rest of a block, other names, a lock whose file is there.
+    // The rest of a block, other names, a lock whose file exists.
     file.write_all_at(&[2; 4096], 0).unwrap();
     assert!(file.write_all_at(&[3], 4096).is_err());
     let other = Path::new("/d/other");

@@ -1,4 +1,4 @@
-//! From what was counted and drawn to the figures of a column.
+//! Computes the figures of a column from its counts and its sample.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use forebay_engine::{ColumnProfile, MeasuredColumn, QUANTILE_PERCENTS, ValueRang
 use super::moments::Moments;
 use super::sample::{DrawnValue, RowSample};
 
-/// The figures of the column at this place.
+/// Returns the figures of the column at this index.
 pub fn profile(
     of: MeasuredColumn,
     values: u64,
@@ -50,7 +50,7 @@ fn range(moments: &Moments, seen: &[DrawnValue]) -> Option<ValueRange> {
     let mut finite: Vec<f64> = finite.collect();
     finite.sort_unstable_by(f64::total_cmp);
     let quantile = |percent: u8| match finite.len() {
-        // None was drawn: few are finite.
+        // The sample has no finite number: finite numbers are rare.
         0 => moments.spread.map_or(moments.min, |spread| spread.mean),
         drawn => finite[(drawn * usize::from(percent) / 100).min(drawn - 1)],
     };
@@ -66,15 +66,15 @@ fn range(moments: &Moments, seen: &[DrawnValue]) -> Option<ValueRange> {
 /// How often values occur in a sample.
 struct Occurrences {
     distinct: u64,
-    /// Values that occur once, and twice.
+    /// The number of values that occur once, and twice.
     once: u64,
     twice: u64,
-    /// The share of the most frequent one.
+    /// The share of the most frequent value.
     common: f64,
 }
 
 impl Occurrences {
-    /// None where the values have no hashes.
+    /// Returns `None` if the values have no hashes.
     fn of(seen: &[DrawnValue]) -> Option<Self> {
         if seen.iter().any(|seen| seen.hash == 1) {
             return None;
@@ -93,8 +93,8 @@ impl Occurrences {
         })
     }
 
-    /// Chao's estimate of how many there are, of which the sample shows some: the more occur only
-    /// once, the more were not met.
+    /// Estimates the number of different values from the sample, after Chao: the more values occur
+    /// only once, the more values the sample missed.
     fn estimate(&self, values: u64) -> u64 {
         let once = self.once as f64;
         let unmet = once * (once - 1.0).max(0.0) / (2.0 * (self.twice as f64 + 1.0));
@@ -102,7 +102,7 @@ impl Occurrences {
     }
 }
 
-/// To 12 digits: the others depend on the order in which numbers were added up.
+/// Rounds to 12 digits: the digits after them depend on the order in which numbers were added.
 fn rounded(number: f64) -> f64 {
     format!("{number:.11e}").parse().unwrap_or(number)
 }

@@ -1,13 +1,12 @@
-//! Figures of the values that come, column by column: what the manifest keeps and the gate
-//! compares.
+//! Computes figures of each column's values, which the manifest keeps and the gate compares.
 //!
-//! Counts, mean, standard deviation, least and greatest value are of all values ([`BatchCounts`],
-//! made by the thread that encodes the batch). Quantiles, the most frequent value and the number of
-//! different values are estimated from whole rows drawn at random (`sample`): a sketch that sees
-//! every value of every column would cost more than a push may pay for it.
+//! Counts, mean, standard deviation, minimum and maximum cover all values ([`BatchCounts`], made by
+//! the thread that encodes the batch). Quantiles, the most frequent value and the number of
+//! different values are estimated from rows drawn at random (`sample`). A sketch over every value
+//! of every column would cost more than a push may spend.
 //!
-//! Profiles are merged in any order with the same result, but for the last digits of sums, which
-//! are rounded off.
+//! Profiles can be merged in any order. The result is the same except for the last digits of sums,
+//! which are rounded off.
 
 mod finish;
 mod moments;
@@ -26,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use moments::Moments;
 use sample::RowSample;
 
-/// What was seen of the rows of one push, or of a part of it.
+/// A profile of the rows of one push, or of a part of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableProfile {
@@ -43,11 +42,12 @@ struct ColumnCounts {
     moments: Moments,
 }
 
-/// The counts of one batch, a column.
+/// The counts of one batch, one entry for each column.
 #[derive(Debug)]
 pub struct BatchCounts(Vec<ColumnCounts>);
 
-/// What the figures of a column of this type are of; none where it has neither numbers nor lengths.
+/// Returns what the figures of a column of this type measure; `None` if it has neither numbers nor
+/// lengths.
 pub fn measured(kind: &DataType) -> Option<MeasuredColumn> {
     use DataType as T;
     Some(match kind {
@@ -68,7 +68,7 @@ pub fn measured(kind: &DataType) -> Option<MeasuredColumn> {
 }
 
 impl BatchCounts {
-    /// Counts the values of a batch. The other columns of a schema that has fewer are passed over.
+    /// Counts the values of a batch. Columns beyond those of the schema are ignored.
     #[inline(never)]
     pub fn of(batch: &RecordBatch, columns: usize) -> Self {
         let mut numbers = Vec::with_capacity(batch.num_rows());
@@ -88,7 +88,7 @@ impl BatchCounts {
 }
 
 impl TableProfile {
-    /// Of tables with so many columns.
+    /// Creates an empty profile of a table with `columns` columns.
     pub fn new(columns: usize) -> Self {
         Self {
             columns: vec![ColumnCounts::default(); columns],
@@ -96,8 +96,8 @@ impl TableProfile {
         }
     }
 
-    /// Adds a batch, which was counted before. `first` names its first row: no other row of the
-    /// push has that number, or one of those up to the batch's length above it.
+    /// Adds a batch that was counted before. `first` is the number of its first row. No other row
+    /// of the push may have a number from `first` up to `first` plus the batch's length.
     #[inline(never)]
     pub fn add(&mut self, batch: &RecordBatch, counts: &BatchCounts, first: u64) {
         for (sum, of_batch) in self.columns.iter_mut().zip(&counts.0) {
@@ -106,7 +106,7 @@ impl TableProfile {
         self.sample.add(batch, first);
     }
 
-    /// Adds what was seen of other rows; `None` where they have another number of columns.
+    /// Adds the profile of other rows; `None` if it has another number of columns.
     pub fn merge(&mut self, other: &Self) -> Option<()> {
         if self.columns.len() != other.columns.len() {
             return None;
@@ -117,7 +117,7 @@ impl TableProfile {
         self.sample.merge(&other.sample)
     }
 
-    /// Keeps fewer rows of the sample, where it is one of many.
+    /// Limits the sample to `rows` rows, for a sample that is one of many.
     pub fn shrink(&mut self, rows: usize) {
         self.sample.shrink(rows);
     }
@@ -126,13 +126,13 @@ impl TableProfile {
         self.columns.len()
     }
 
-    /// A column, in the order of the schema.
+    /// Returns the number of nulls of each column, in the order of the schema.
     pub fn nulls(&self) -> Vec<u64> {
         self.columns.iter().map(|column| column.nulls).collect()
     }
 
-    /// What a manifest says of the columns of a version of so many rows, some of those that were
-    /// read having been left out. `arrow` has the types of the batches.
+    /// Returns the manifest's statistics for the columns of a version with this many rows. Some of
+    /// the rows read may have been left out. `arrow` has the types of the batches.
     pub fn stats(&self, schema: &Schema, arrow: &SchemaRef, rows: u64) -> Vec<ColumnStats> {
         let columns = schema.columns().iter().zip(arrow.fields()).enumerate();
         let known = columns.take(self.columns.len());

@@ -1,11 +1,11 @@
-//! Counts and moments of numbers.
+//! Computes counts and moments of numbers.
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers that are looked at side by side, so that the compiler can use wide registers.
+/// The number of values processed side by side, so that the compiler can use wide registers.
 const LANES: usize = 8;
 
-/// Counts of the numbers of a column; spread, min and max are of the finite ones.
+/// Counts of the numbers of a column; spread, min and max cover the finite ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moments {
@@ -14,14 +14,14 @@ pub struct Moments {
     pub nan: u64,
     pub infinite: u64,
     pub finite: u64,
-    /// None where sums left the range of a double.
+    /// `None` if the sums exceeded the range of a double.
     pub spread: Option<Spread>,
-    /// Both 0 where nothing is finite.
+    /// Both are 0 if no value is finite.
     pub min: f64,
     pub max: f64,
 }
 
-/// What sums of numbers say; all 0 without numbers.
+/// The mean and the spread of numbers; all fields are 0 if there are no numbers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
@@ -61,7 +61,8 @@ impl Moments {
         let Some(pivot) = numbers.iter().find(|number| number.is_finite()) else {
             return Self::of_none_finite(numbers);
         };
-        // Sums of distances from a number among them keep their digits where all lie far from 0.
+        // Sums of distances from one of the numbers keep their precision if all numbers are far
+        // from 0.
         let lanes = Lanes::of(numbers, *pivot);
         let finite = lanes.finite.iter().sum::<u64>();
         let (sum, squares) = (
@@ -119,7 +120,7 @@ impl Moments {
         self.finite += other.finite;
     }
 
-    /// Of all finite numbers, not of a sample of them.
+    /// Returns the standard deviation of all finite numbers, not of a sample of them.
     pub fn std(&self) -> Option<f64> {
         let spread = self.spread?;
         Some((spread.squares / self.finite.max(1) as f64).sqrt())
@@ -128,7 +129,7 @@ impl Moments {
 
 impl Spread {
     fn known(mean: f64, squares: f64) -> Option<Self> {
-        // Rounding may leave a little less than nothing.
+        // Rounding may make this slightly negative.
         let is_known = mean.is_finite() && squares.is_finite();
         is_known.then_some(Self {
             mean,

@@ -1,4 +1,4 @@
-//! What is a number about a value: itself, or its length.
+//! Converts values to the numbers that profiles measure: the value itself, or its length.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{
@@ -8,7 +8,7 @@ use arrow_buffer::{IntervalDayTime, IntervalMonthDayNano, NullBuffer, i256};
 use arrow_schema::DataType;
 use half::f16;
 
-/// A number of any width as a float of 64 bits, to the nearest one.
+/// A number of any width that converts to the nearest 64-bit float.
 pub(super) trait Numeric: Copy {
     fn number(self) -> f64;
 }
@@ -52,7 +52,7 @@ impl Numeric for IntervalMonthDayNano {
     }
 }
 
-/// What the unit of a decimal is worth.
+/// Returns the value of one unit of a decimal.
 pub(super) fn unit(kind: &DataType) -> f64 {
     match kind {
         DataType::Decimal32(_, scale)
@@ -63,8 +63,8 @@ pub(super) fn unit(kind: &DataType) -> f64 {
     }
 }
 
-/// Appends the numbers or lengths of an array's values, without nulls; nothing where its type has
-/// neither.
+/// Appends the numbers or lengths of an array's values, without nulls. It appends nothing if the
+/// type has neither.
 pub(super) fn append_numbers(array: &dyn Array, out: &mut Vec<f64>) {
     if super::measured(array.data_type()).is_none() {
         return;

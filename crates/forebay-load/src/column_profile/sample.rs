@@ -1,8 +1,9 @@
-//! Rows drawn at random, each with a number and a hash of every value.
+//! Draws rows at random, each with a number and a hash of every value.
 //!
-//! A row is drawn when the hash of its place lies below a bound, which is halved whenever there are
-//! too many. So the sample depends on the rows alone, not on who saw them in which order: parts of
-//! it, seen by several threads or tasks, add up to the same sample.
+//! A row is drawn if the hash of its place is below a bound. The bound is halved whenever the
+//! sample has too many rows. The sample therefore depends only on the rows, not on which thread or
+//! task saw them, or in which order. Partial samples of several threads or tasks add up to the same
+//! sample.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{
@@ -15,16 +16,16 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::numbers::{Numeric, append_numbers};
 
-/// Rows that are kept at most; more than half as many of a table that has as many.
+/// The most rows in a sample; a table with at least this many rows has more than half of it.
 const MOST_ROWS: usize = 8192;
-/// The values that are kept at most, but for tables with very many columns.
+/// The most values in a sample, except for tables with very many columns.
 const MOST_VALUES: usize = 1 << 20;
-/// Rows that are kept however many columns there are.
+/// The rows that a sample keeps regardless of the number of columns.
 const LEAST_ROWS: usize = 1024;
-/// Rows that are looked at at once.
+/// The number of rows handled in one step.
 const STRETCH: usize = 1024;
 
-/// The rows drawn so far, and the values of each column in them.
+/// The rows drawn so far, with the values of each column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowSample {
@@ -33,16 +34,17 @@ pub struct RowSample {
     halved: u32,
     /// The hash of the place of each row.
     places: Vec<u64>,
-    /// The values of these rows, a column.
+    /// The values of these rows, by column.
     columns: Vec<Vec<DrawnValue>>,
 }
 
 /// A value of the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrawnValue {
-    /// The bits of its number or length, a float.
+    /// The bits of the number or length, as a float.
     number: u64,
-    /// Equal values have equal hashes; 0 of a null, 1 of what has none.
+    /// The hash of the value: equal values have equal hashes; 0 for a null, 1 for a value without a
+    /// hash.
     pub hash: u64,
 }
 
@@ -68,7 +70,7 @@ impl RowSample {
         }
     }
 
-    /// Whether it has all rows that it was offered.
+    /// Returns whether the sample holds every row it was offered.
     pub fn is_all(&self) -> bool {
         self.halved == 0
     }
@@ -81,7 +83,7 @@ impl RowSample {
         u64::MAX.checked_shr(self.halved).unwrap_or(0)
     }
 
-    /// Offers the rows of a batch, the first of which has the number `first`.
+    /// Offers the rows of a batch; `first` is the number of the first one.
     pub fn add(&mut self, batch: &RecordBatch, first: u64) {
         let rows = batch.num_rows();
         for from in (0..rows).step_by(STRETCH) {
@@ -104,7 +106,7 @@ impl RowSample {
         }
     }
 
-    /// Adds the sample of other rows; `None` where it is not of as many columns.
+    /// Adds the sample of other rows; `None` if it has another number of columns.
     pub fn merge(&mut self, other: &Self) -> Option<()> {
         let rows = other.places.len();
         if other.columns.len() != self.columns.len()
@@ -123,7 +125,7 @@ impl RowSample {
         Some(())
     }
 
-    /// Halves the bound until there are no more rows than `most`.
+    /// Halves the bound until at most `most` rows remain.
     pub fn shrink(&mut self, most: usize) {
         while self.places.len() > most {
             self.halved += 1;
@@ -143,7 +145,7 @@ impl RowSample {
     }
 }
 
-/// SplitMix64's last step: neighbours lie anywhere.
+/// The last step of SplitMix64: neighbouring inputs give unrelated results.
 fn mixed(place: u64) -> u64 {
     let mut hash = place.wrapping_add(0x9E37_79B9_7F4A_7C15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -151,7 +153,7 @@ fn mixed(place: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The values of these rows.
+/// Appends the values of these rows.
 fn append_seen(column: &ArrayRef, rows: &[usize], out: &mut Vec<DrawnValue>) {
     let indices = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
     // The indices are those of rows of the batch.
@@ -173,8 +175,8 @@ fn append_seen(column: &ArrayRef, rows: &[usize], out: &mut Vec<DrawnValue>) {
     }));
 }
 
-/// The hashes of an array's values, whatever they are in place of nulls; none of lists, maps and
-/// structs.
+/// Returns the hashes of an array's values. Null entries have arbitrary hashes. Lists, maps and
+/// structs have none.
 fn hashes(array: &dyn Array) -> Vec<u64> {
     fn of_bytes<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<u64> {
         values.map(|bytes| bytes.map_or(0, xxh3_64)).collect()
@@ -189,7 +191,7 @@ fn hashes(array: &dyn Array) -> Vec<u64> {
         if !T::DATA_TYPE.is_floating() {
             return hashes.collect();
         }
-        // The two zeros of a float are one value.
+        // Both zeros of a float are one value.
         let zero = xxh3_64(&[0; 8][..width]);
         let floats = hashes.zip(array.values());
         floats

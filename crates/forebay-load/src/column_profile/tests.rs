@@ -1,4 +1,4 @@
-//! Tests of the figures against plain reckoning.
+//! Tests of the figures against straightforward calculations.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use forebay_engine::ColumnProfile;
 use super::*;
 use crate::types::row_schema;
 
-/// The profile of a batch, which is seen in stretches of these lengths, by several who are merged.
+/// Returns the profile of a batch, counted in slices of these lengths by several profiles that are
+/// merged.
 fn profiled(batch: &RecordBatch, stretch: usize, backwards: bool) -> TableProfile {
     let columns = batch.num_columns();
     let mut parts = Vec::new();

@@ -1,14 +1,13 @@
-//! Dates, times, timestamps, durations and intervals written as text, in the forms in which they
-//! are answered.
+//! Parses dates, times, timestamps, durations and intervals in the text forms that replies use.
 
 use super::time::DAY_NS;
 
 const SECOND_NS: i128 = 1_000_000_000;
 
-/// A date, with the time of day and the offset that were written.
+/// A date with its written time of day and offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WrittenTime {
-    /// Since 1970-01-01T00:00:00 as it is written, without regard to the offset.
+    /// Nanoseconds since 1970-01-01T00:00:00 as written, ignoring the offset.
     pub local_ns: i128,
     pub offset_s: Option<i64>,
 }
@@ -32,19 +31,20 @@ impl WrittenTime {
         })
     }
 
-    /// Nanoseconds since 1970-01-01T00:00:00Z, what has no offset taken for UTC.
+    /// Returns nanoseconds since 1970-01-01T00:00:00Z. Without an offset the time is taken as UTC.
     pub fn utc_ns(&self) -> i128 {
         self.local_ns - i128::from(self.offset_s.unwrap_or(0)) * SECOND_NS
     }
 }
 
-/// Nanoseconds since midnight of `10:20:30.5`.
+/// Reads a time such as `10:20:30.5`, as nanoseconds since midnight.
 pub(super) fn time_of_day(text: &str) -> Option<i128> {
     let (nanoseconds, rest) = clock(text)?;
     rest.is_empty().then_some(nanoseconds)
 }
 
-/// Days since 1970-01-01, and what follows the date. Years have four digits, or more behind a sign.
+/// Reads a date: days since 1970-01-01, and the rest of the text. Years have four digits, or more
+/// after a sign.
 fn date(text: &str) -> Option<(i64, &str)> {
     let (sign, rest) = match text.as_bytes().first()? {
         b'-' => (-1, &text[1..]),
@@ -62,7 +62,7 @@ fn date(text: &str) -> Option<(i64, &str)> {
     Some((days_of(year, month, day)?, rest))
 }
 
-/// Days since 1970-01-01 of a date that there is.
+/// Returns the days since 1970-01-01 if the date exists.
 pub(super) fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
@@ -75,9 +75,9 @@ pub(super) fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
     valid.then(|| days_from_civil(year, month, day))
 }
 
-/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar.
+/// Returns the days since 1970-01-01 of a date of the proleptic Gregorian calendar.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    // Years that begin in March, so that leap days end them.
+    // Years begin in March, so that leap days end them.
     let year = year - i64::from(month <= 2);
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -93,7 +93,7 @@ fn two_digits(text: &str) -> Option<(i64, &str)> {
     valid.then_some((head.parse().ok()?, &text[2..]))
 }
 
-/// Nanoseconds of `10:20`, `10:20:30` or `10:20:30.5`, and what follows.
+/// Reads `10:20`, `10:20:30` or `10:20:30.5`: nanoseconds, and the rest of the text.
 fn clock(text: &str) -> Option<(i128, &str)> {
     let (hours, rest) = two_digits(text)?;
     let (minutes, rest) = two_digits(rest.strip_prefix(':')?)?;
@@ -109,7 +109,7 @@ fn clock(text: &str) -> Option<(i128, &str)> {
     Some((whole + fraction, rest))
 }
 
-/// Nanoseconds of `.5`, or none; finer ones are not read.
+/// Reads the nanoseconds of `.5`, or none. Finer fractions are refused.
 fn fraction(text: &str) -> Option<(i128, &str)> {
     let Some(rest) = text.strip_prefix('.') else {
         return Some((0, text));
@@ -130,7 +130,7 @@ fn fraction(text: &str) -> Option<(i128, &str)> {
     ))
 }
 
-/// Seconds of nothing, `Z`, `+01:00`, `+0100` or `+01`.
+/// Reads an offset as seconds: empty, `Z`, `+01:00`, `+0100` or `+01`.
 #[allow(clippy::option_option, reason = "no offset is not a wrong one")]
 fn offset(text: &str) -> Option<Option<i64>> {
     let (sign, rest) = match text.as_bytes().first() {
@@ -155,8 +155,8 @@ fn offset(text: &str) -> Option<Option<i64>> {
 /// Months, days and nanoseconds.
 pub(super) type Span = (i64, i64, i128);
 
-/// Reads `PT3.5S`, `P1M2DT3S`, `-PT1H`: each part once, in this order, with a sign of its own or
-/// one for all.
+/// Reads `PT3.5S`, `P1M2DT3S`, `-PT1H`: each part at most once, in this order, with a sign of its
+/// own or one for all.
 pub(super) fn span(text: &str) -> Option<Span> {
     let (sign, rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -190,7 +190,8 @@ pub(super) fn span(text: &str) -> Option<Span> {
     ))
 }
 
-/// The number before a letter, and what follows it; zero where the letter does not come next.
+/// Reads the number before a letter, and returns the rest of the text. The number is zero if the
+/// letter does not follow.
 fn part(text: &str, letter: char) -> Option<(i64, &str)> {
     let length = number_length(text);
     if length == 0 || !text[length..].starts_with(letter) {

@@ -1,4 +1,4 @@
-//! LeafValues that are not nested, each on its own.
+//! Converts values that are not nested.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use arrow_buffer::i256;
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use forebay_run::row::{Datum, Kind};
 
+use super::cells::Cells;
 use super::loss::{Fit, Loss};
+use super::scalar::scalar;
 use super::time::DAY_NS;
 use super::value;
-use crate::encode::cells::Cells;
-use crate::encode::scalar::scalar;
 
-/// What did not fit: the value's index in its array, and how it is written.
+/// A value that did not fit: its index in the array, and its text.
 pub(super) type Misfit = (usize, String);
 
-/// Converts arrays of one type to another.
+/// A converter of arrays of one type to another.
 #[derive(Debug, Clone)]
 pub(super) struct Leaf {
     pub from: Kind,
@@ -38,16 +38,16 @@ pub(super) struct Leaf {
     pub loss: Loss,
 }
 
-/// What came of an array.
+/// The account of an array's conversion.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     pub misfits: Vec<Misfit>,
-    /// LeafValues that are not what they were, as was asked for.
+    /// The number of values that the conversion changed, as its rule allows.
     pub changed: u64,
 }
 
 impl Account {
-    /// What a value came to; null where it did not fit.
+    /// Returns the converted value; null if it did not fit.
     #[inline]
     fn settle<T>(&mut self, fit: Fit<T>, loss: Loss, index: usize, datum: &Datum<'_>) -> Option<T> {
         match fit {
@@ -68,7 +68,7 @@ impl Account {
     }
 }
 
-/// An array taken apart, with the account of its conversion.
+/// An array's values, with the account of its conversion.
 struct LeafValues<'a> {
     leaf: &'a Leaf,
     cells: &'a Cells<'a>,
@@ -77,8 +77,8 @@ struct LeafValues<'a> {
 }
 
 impl Leaf {
-    /// The array in the new type. Where something did not fit it is null, whether or not that is
-    /// allowed.
+    /// Returns the array in the new type. Values that do not fit are null, whether or not the rule
+    /// allows that.
     pub fn convert(&self, array: &dyn Array, account: &mut Account) -> Option<ArrayRef> {
         let cells = Cells::new(array)?;
         let rows = array.len();
@@ -147,7 +147,7 @@ impl LeafValues<'_> {
         })
     }
 
-    /// Moments and lengths of time, in units of `unit_ns`.
+    /// Converts times and durations, in units of `unit_ns`.
     fn times<T: ArrowPrimitiveType>(
         &mut self,
         unit_ns: i64,
@@ -197,7 +197,7 @@ impl LeafValues<'_> {
                 self.times::<Date32Type>(DAY_NS, |datum, loss| moment_ns(datum, false, loss))
             }
             DataType::Date64 => {
-                // A date: midnight, though its milliseconds could say more.
+                // A date is midnight, even if its milliseconds say more.
                 self.times::<Date64Type>(1_000_000, |datum, loss| {
                     let day = |ns| super::time::counted(ns, DAY_NS, loss);
                     let days = moment_ns(datum, false, loss).then(day);
@@ -231,7 +231,7 @@ impl LeafValues<'_> {
 
     fn clock(&mut self, unit: TimeUnit) -> ArrayRef {
         let unit_ns = super::time::unit_ns(unit);
-        // What is rounded stays within its day.
+        // A rounded value stays within its day.
         let read = |datum: &Datum<'_>, loss| {
             let nanoseconds = value::time_ns(datum);
             nanoseconds.then(|ns| match super::time::counted(ns, unit_ns, loss) {
@@ -297,7 +297,7 @@ impl LeafValues<'_> {
         Arc::new(builder.finish())
     }
 
-    /// Text and binary.
+    /// Converts text and binary.
     fn bytes(&mut self) -> Option<ArrayRef> {
         let fixed = |width: i32| {
             move |datum: &Datum<'_>| {

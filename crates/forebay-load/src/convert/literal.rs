@@ -1,4 +1,4 @@
-//! Numbers written as text.
+//! Parses numbers written as text.
 
 use arrow_buffer::i256;
 use half::f16;
@@ -6,27 +6,27 @@ use half::f16;
 use super::loss::{Fit, Loss};
 use super::number::{MAX_DIGITS, Number, nearest_f16, nearest_half};
 
-/// Significant digits with which every float of a width can be written, and with which a text is
-/// taken for one.
+/// The significant digits with which every float of a width can be written. A text with at most
+/// this many digits is accepted as a float.
 const FLOAT64_DIGITS: usize = 17;
 const FLOAT32_DIGITS: usize = 9;
 const FLOAT16_DIGITS: usize = 5;
 
-/// A number as it is written: sign, digits, point, exponent.
+/// A number as written: sign, digits, point, exponent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Literal<'t> {
     text: &'t str,
     negative: bool,
     whole: &'t str,
     fraction: &'t str,
-    /// Zero where none is written; beyond what any type holds, at its limits.
+    /// Zero if the text has no exponent; clamped to the limits if it exceeds every type.
     exponent: i32,
-    /// Without a point and an exponent.
+    /// Whether the text has neither a point nor an exponent.
     plain: bool,
 }
 
 impl<'t> Literal<'t> {
-    /// Takes a text apart; `None` when it is no number.
+    /// Parses a text; `None` if it is not a number.
     pub fn parse(text: &'t str) -> Option<Literal<'t>> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
@@ -75,7 +75,7 @@ impl<'t> Literal<'t> {
         self.digits().all(|digit| digit == b'0')
     }
 
-    /// Digits between the first and the last that are not zero.
+    /// Returns the number of digits between the first and the last that are not zero.
     fn significant(&self) -> usize {
         let all = self.whole.len() + self.fraction.len();
         let leading = self.digits().take_while(|digit| *digit == b'0').count();
@@ -90,7 +90,7 @@ impl<'t> Literal<'t> {
         all - leading - trailing
     }
 
-    /// The number exactly; `None` when it has more digits than any type.
+    /// Returns the exact number; `None` if it has more digits than any type holds.
     pub fn number(&self) -> Option<Number> {
         if self.is_zero() {
             return Some(Number::Whole(0));
@@ -172,7 +172,7 @@ impl<'t> Literal<'t> {
     }
 }
 
-/// NaN and infinities, in any case.
+/// Parses NaN and infinities, in upper or lower case.
 pub(super) fn non_finite(text: &str) -> Option<f64> {
     let (sign, name) = match text.as_bytes().first()? {
         b'-' => (-1.0, &text[1..]),

@@ -1,4 +1,4 @@
-//! How much a conversion may lose, and what came of one value.
+//! Defines how much a conversion may lose, and the result of converting one value.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 
-/// What may be lost where a type cannot hold a value exactly.
+/// The loss allowed if a type cannot hold a value exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
@@ -17,7 +17,7 @@ pub enum Loss {
     Round,
     /// Towards zero; times towards the past.
     Truncate,
-    /// What does not fit is null.
+    /// A value that does not fit becomes null.
     Null,
     /// Times without a zone are UTC; those with one lose it.
     Utc,
@@ -26,7 +26,7 @@ pub enum Loss {
 impl Loss {
     pub(crate) const WORDS: &str = "round, truncate, null or utc";
 
-    /// Whether it can change anything in columns of the type, or in places of it.
+    /// Returns whether the rule can affect columns of the type, or values nested in them.
     pub(crate) fn suits(self, data_type: &DataType) -> bool {
         let number = data_type.is_integer() || data_type.is_decimal();
         let moment = matches!(
@@ -46,7 +46,7 @@ impl Loss {
         }
     }
 
-    /// What becomes of a value that does not fit.
+    /// Names what happens to a value that does not fit.
     pub(super) fn outcome(self) -> &'static str {
         match self {
             Loss::None => "a bad row",
@@ -84,17 +84,17 @@ impl FromStr for Loss {
     }
 }
 
-/// What becomes of one value in another type.
+/// The result of converting one value to another type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fit<T> {
     Exact(T),
-    /// Not the same value, as was asked for.
+    /// A different value, as the rule allows.
     Changed(T),
     Misfit,
 }
 
 impl<T> Fit<T> {
-    /// Goes on to a narrower type, which may hold the value or not.
+    /// Converts further, to a narrower type that may not hold the value.
     pub fn and_then<U>(self, next: impl FnOnce(T) -> Option<U>) -> Fit<U> {
         match self {
             Fit::Exact(value) => next(value).map_or(Fit::Misfit, Fit::Exact),
@@ -103,7 +103,7 @@ impl<T> Fit<T> {
         }
     }
 
-    /// Goes on by a step that may itself change the value.
+    /// Applies a further step that may itself change the value.
     pub fn then<U>(self, next: impl FnOnce(T) -> Fit<U>) -> Fit<U> {
         match self {
             Fit::Exact(value) => next(value),
@@ -115,7 +115,7 @@ impl<T> Fit<T> {
         }
     }
 
-    /// `value` where there is one.
+    /// Returns `value` as an exact result, or the result for a value that does not fit.
     pub fn of(value: Option<T>) -> Fit<T> {
         value.map_or(Fit::Misfit, Fit::Exact)
     }

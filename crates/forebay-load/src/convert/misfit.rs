@@ -1,4 +1,4 @@
-//! What is said of a value that its new type does not hold.
+//! Describes values that their new type does not hold.
 
 use arrow_array::{Array, ArrayRef, StringArray};
 use forebay_run::row::Kind;
@@ -8,17 +8,17 @@ use super::{Converter, Loss, value};
 use crate::near;
 use crate::type_name::type_name;
 
-/// Where values come from, for messages about them.
+/// The origin of values, for messages about them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context {
-    /// Texts are what stands in JSON, where numbers are no texts.
+    /// Texts are JSON content, in which numbers are not texts.
     pub json: bool,
-    /// Within a map: paths of `--column` name no such place.
+    /// The value is within a map, whose places no path of `--column` can name.
     pub in_map: bool,
 }
 
 impl Converter {
-    /// What is wrong with a value, which `array` has alone.
+    /// Describes what is wrong with the only value of `array`.
     pub(super) fn misfit(&self, leaf: &Leaf, array: &ArrayRef, shown: &str) -> String {
         let (path, to) = (&self.path, type_name(&self.to));
         let advice = self.advice(leaf, array).map_or(String::new(), |how| {
@@ -45,7 +45,7 @@ impl Converter {
         format!("the column '{path}' holds {value}, which {fails}{advice}")
     }
 
-    /// The word that would let the value through, where none was given.
+    /// Returns the word that would let the value through, if none was given.
     fn advice(&self, leaf: &Leaf, array: &ArrayRef) -> Option<Loss> {
         if leaf.loss != Loss::None || self.place.in_map {
             return None;

@@ -1,12 +1,13 @@
-//! One rule of conversion for every path on which values come in: exactly, or not at all.
+//! Converts values by one rule for every input path: exactly, or not at all.
 //!
-//! A [`Converter`] is made for a column whose type is to be another one, before anything is read:
-//! types that do not convert are refused there. Values are converted array by array; those that do
-//! not fit name their row. Fields of structs go by name at any depth, a missing one is null. Losses
-//! are allowed by column ([`Rules`]), and counted. docs/reference/conversions.md has the rule as a
-//! whole.
+//! The caller makes a [`Converter`] for a column before it reads anything. Types that do not
+//! convert are refused at that point. Values are converted array by array. A value that does not
+//! fit names its row. Fields of structs are matched by name at any depth; a missing field is null.
+//! Losses are allowed by column ([`Rules`]), and counted. docs/reference/conversions.md has the
+//! complete rule.
 
 mod calendar;
+pub(crate) mod cells;
 mod leaf;
 mod literal;
 mod loss;
@@ -16,6 +17,7 @@ mod number;
 mod pairs;
 pub(crate) mod quick;
 mod rules;
+pub(crate) mod scalar;
 mod time;
 mod value;
 
@@ -43,7 +45,7 @@ pub use rules::{GivenType, Lossy, Rules};
 pub(crate) use rules::{holds, split_path};
 pub(crate) use value::shown;
 
-/// Why a column cannot become one of another type.
+/// An error of a column that cannot become a column of another type.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     #[error(
@@ -76,24 +78,24 @@ pub enum ConvertError {
 /// A value that the new type does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The row in the array.
+    /// The row's index in the array.
     pub row: usize,
     pub reason: String,
 }
 
-/// Why an array was not converted.
+/// An error of an array that was not converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Some values of these rows do not fit, at most one told of for each; rising.
+    /// Values that do not fit: at most one for each row, in ascending order of rows.
     Rows(Vec<Failure>),
-    /// The rows do not fit together: fewer may.
+    /// The rows do not fit together; fewer may.
     Batch(String),
 }
 
-/// Turns arrays of one type into arrays of another.
+/// A converter of arrays of one type to arrays of another.
 #[derive(Debug, Clone)]
 pub(crate) struct Converter {
-    /// The column, or the place in it: `price.gross`, `tags[]`.
+    /// The column, or the path within it: `price.gross`, `tags[]`.
     path: Arc<str>,
     from: DataType,
     to: DataType,
@@ -108,7 +110,7 @@ enum Step {
     Nulls,
     /// The same values in another layout.
     Layout,
-    /// Dictionaries and run ends: first their values.
+    /// Dictionaries and run ends: their values are unwrapped first.
     Unwrap(Box<Converter>),
     Leaf {
         leaf: Leaf,
@@ -120,7 +122,7 @@ enum Step {
 }
 
 impl Trouble {
-    /// What is wrong with the first of the rows.
+    /// Returns the reason of the first row.
     pub fn reason(self) -> String {
         match self {
             Trouble::Rows(failures) => failures
@@ -132,8 +134,8 @@ impl Trouble {
     }
 }
 
-/// The float that is the number, exactly; of a text also one with as many digits as tell floats
-/// apart.
+/// Returns the float that equals the number exactly. A text may also have as many digits as it
+/// takes to distinguish floats.
 pub(crate) fn exact_float64(datum: &Datum<'_>) -> Option<f64> {
     if let Datum::Text(text) = datum
         && let Some(value) = quick::float(text.as_bytes())
@@ -143,7 +145,7 @@ pub(crate) fn exact_float64(datum: &Datum<'_>) -> Option<f64> {
     value::float64(datum, Loss::None).exact()
 }
 
-/// Values changed, by rule.
+/// The number of changed values, by rule.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changes(Vec<u64>);
 
@@ -158,7 +160,7 @@ impl Changes {
 }
 
 impl Converter {
-    /// From a column of type `from` to one of type `to`.
+    /// Creates a converter from a column of type `from` to one of type `to`.
     pub fn new(
         column: &str,
         from: &DataType,
@@ -174,7 +176,7 @@ impl Converter {
         .converter(column, from, to)
     }
 
-    /// The same, from texts that hold what stands in JSON, numbers as well as strings.
+    /// Creates a converter from texts that hold JSON values, numbers as well as strings.
     pub fn of_json(
         column: &str,
         from: &DataType,
@@ -197,8 +199,8 @@ impl Converter {
         &self.from
     }
 
-    /// Converts an array of the type `from`; `changes` gets the values that are no more what they
-    /// were.
+    /// Converts an array of the type `from`; `changes` counts the values that the conversion
+    /// changed.
     pub fn convert(&self, array: &ArrayRef, changes: &mut Changes) -> Result<ArrayRef, Trouble> {
         match &self.step {
             Step::Same => Ok(Arc::clone(array)),
@@ -212,7 +214,7 @@ impl Converter {
         }
     }
 
-    /// By the library, where every value is the same in both types.
+    /// Converts with the Arrow library, for types in which every value is the same.
     fn cast(&self, array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Trouble> {
         let reason = |error| format!("the column '{}' cannot be read: {error}", self.path);
         cast(array, to).map_err(|error| Trouble::Batch(reason(error)))
@@ -253,7 +255,7 @@ impl Converter {
     }
 }
 
-/// The column that converters are made for.
+/// The column for which converters are made.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     column: &'a str,
@@ -262,7 +264,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// For the place `path` in the column.
+    /// Creates the converter for the place `path` in the column.
     fn converter(
         self,
         path: &str,
@@ -279,10 +281,10 @@ impl Scope<'_> {
         })
     }
 
-    /// How one type becomes another.
+    /// Returns the step that turns one type into another.
     fn step(self, path: &str, from: &DataType, to: &DataType) -> Result<Step, ConvertError> {
         use DataType::{Dictionary, Map, Null, RunEndEncoded, Struct};
-        // Of times of day every value is looked at: sources may have some that are of no day.
+        // Times of day are checked one by one: some sources hold times outside a day.
         if from == to && !has_times(from) {
             return Ok(Step::Same);
         }
@@ -348,8 +350,8 @@ impl Scope<'_> {
     }
 }
 
-/// Whether a type is, or has within it, a time of day. Lists of other layouts than tables have are
-/// none.
+/// Returns whether a type is or contains a time of day. Lists whose layouts tables do not use do
+/// not count.
 fn has_times(data_type: &DataType) -> bool {
     use DataType::{FixedSizeList, LargeList, List};
     match data_type {

@@ -1,4 +1,4 @@
-//! Lists, structs and maps: their items, fields and entries converted, and put together again.
+//! Converts lists, structs and maps: their items, fields and entries.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use super::{Changes, ConvertError, Converter, Failure, Scope, Trouble};
 use crate::type_name::type_name;
 use crate::types::TypeError;
 
-/// Where a field of a struct comes from.
+/// The origin of a field of a struct.
 #[derive(Debug, Clone)]
 pub(super) enum FieldStep {
-    /// The struct has none: null.
+    /// The struct lacks the field, which is null.
     Absent,
     Column(usize, Converter),
 }
 
-/// How fields of one struct become those of another, by name.
+/// Returns how the fields of one struct become those of another, by name.
 pub(super) fn field_steps(
     scope: Scope<'_>,
     path: &str,
@@ -62,7 +62,7 @@ pub(super) fn field_steps(
     want.iter().map(step).collect()
 }
 
-/// The key and the value of a map's entries.
+/// Returns the types of the key and the value of a map's entries.
 pub(super) fn entry_types(entries: &FieldRef) -> Option<[FieldRef; 2]> {
     match entries.data_type() {
         DataType::Struct(fields) if fields.len() == 2 => {
@@ -72,7 +72,7 @@ pub(super) fn entry_types(entries: &FieldRef) -> Option<[FieldRef; 2]> {
     }
 }
 
-/// The items of a list of any layout.
+/// Returns the item type of a list of any layout.
 pub(crate) fn list_item(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(item)
@@ -92,7 +92,7 @@ pub(super) fn convert_struct(
     changes: &mut Changes,
 ) -> Result<ArrayRef, Trouble> {
     let array = array.as_struct();
-    // What lies below a null struct is no value.
+    // Contents of a null struct are not values.
     let absent = array.nulls().filter(|nulls| nulls.null_count() > 0);
     let absent = absent.map(|nulls| BooleanArray::new(!nulls.inner(), None));
     let mut columns = Vec::with_capacity(steps.len());
@@ -136,7 +136,7 @@ fn null_failure(row: usize, path: &str) -> Failure {
     }
 }
 
-/// The child of a struct with nulls where the struct is null.
+/// Returns the child of a struct, with nulls where the struct is null.
 fn masked(
     column: &ArrayRef,
     absent: Option<&BooleanArray>,
@@ -144,7 +144,7 @@ fn masked(
 ) -> Result<ArrayRef, Trouble> {
     match absent {
         None => Ok(Arc::clone(column)),
-        // Run ends have no nulls of their own to be set, and null below null is null.
+        // Run ends have no null bitmap of their own. A null within a null is null.
         Some(_) if matches!(converter.from, DataType::RunEndEncoded(..) | DataType::Null) => {
             Ok(Arc::clone(column))
         }
@@ -214,7 +214,7 @@ fn fixed_size(
     if !failures.is_empty() {
         return Err(Trouble::Rows(failures));
     }
-    // A null list has its items, too: null ones.
+    // A null list of fixed size still has items, all null.
     let mut next = 0;
     let mut indices: Vec<Option<u64>> = Vec::with_capacity(lists.rows * wanted);
     for row in 0..lists.rows {
@@ -270,11 +270,11 @@ pub(super) fn convert_map(
     Ok(Arc::new(made.map_err(|error| together(whole, &error))?))
 }
 
-/// Where the items of each row's list, or the entries of its map, lie.
+/// The ranges of items of each row's list, or of the entries of its map.
 struct Lists {
     rows: usize,
     items: ArrayRef,
-    /// Start and length; nothing where the list is null.
+    /// Start and length; empty if the list is null.
     spans: Vec<(usize, usize)>,
     nulls: Option<NullBuffer>,
 }
@@ -349,7 +349,7 @@ impl Lists {
         self.spans.iter().map(|span| span.1)
     }
 
-    /// The items of all lists, one behind the other, and no others.
+    /// Returns the items of all lists in order, without unused ones.
     fn live(&self) -> Result<ArrayRef, ArrowError> {
         let mut filled = self.spans.iter().filter(|span| span.1 > 0);
         let Some(first) = filled.next() else {
@@ -369,7 +369,7 @@ impl Lists {
         take(&self.items, &UInt64Array::from_iter_values(indices), None)
     }
 
-    /// Failures of items as those of their rows.
+    /// Turns failures of items into failures of their rows.
     fn trouble(&self, items: Vec<Failure>) -> Trouble {
         let mut failures: Vec<Failure> = Vec::new();
         let (mut row, mut end) = (0, self.spans.first().map_or(0, |span| span.1));
@@ -386,7 +386,7 @@ impl Lists {
     }
 }
 
-/// Failures of several columns, one a row.
+/// The failures of several columns, one for each row.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(Vec<Failure>);
 
@@ -399,7 +399,7 @@ impl Failures {
         if self.0.is_empty() {
             return Ok(());
         }
-        // The first of each row: sorting keeps the order of columns.
+        // Keeps the first failure of each row: the sort preserves the order of columns.
         self.0.sort_by_key(|failure| failure.row);
         self.0.dedup_by_key(|failure| failure.row);
         Err(Trouble::Rows(self.0))

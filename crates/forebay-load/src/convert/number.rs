@@ -1,5 +1,4 @@
-//! Numbers as they are, and as a type can hold them: exact arithmetic over integers, decimals and
-//! floats.
+//! Converts numbers with exact arithmetic over integers, decimals and floats.
 
 use std::cmp::Ordering;
 
@@ -9,10 +8,10 @@ use half::f16;
 
 use super::loss::{Fit, Loss};
 
-/// Digits that fit an `i256` for certain.
+/// The number of digits that always fit an `i256`.
 pub(super) const MAX_DIGITS: u32 = 76;
 
-/// A number, exactly.
+/// An exact number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Number {
     Whole(i128),
@@ -25,7 +24,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The number that a value is; `None` for what is none.
+    /// Returns the number of a value; `None` if it is not a number.
     #[inline]
     pub fn of(datum: &Datum<'_>) -> Option<Number> {
         Some(match *datum {
@@ -47,7 +46,7 @@ impl Number {
         })
     }
 
-    /// As an integer.
+    /// Converts to an integer.
     #[inline]
     pub fn whole(self, loss: Loss) -> Fit<i128> {
         match self {
@@ -56,7 +55,7 @@ impl Number {
         }
     }
 
-    /// As `value` times 10^-scale.
+    /// Converts to `value` times 10^-scale.
     pub fn scaled(self, scale: i32, loss: Loss) -> Fit<i256> {
         match self {
             Number::Whole(value) => rescaled(i256::from_i128(value), scale, loss),
@@ -65,7 +64,7 @@ impl Number {
         }
     }
 
-    /// As a boolean: 0 or 1.
+    /// Converts to a boolean, from 0 or 1.
     pub fn truth(self) -> Option<bool> {
         match self.whole(Loss::None).exact()? {
             0 => Some(false),
@@ -98,7 +97,7 @@ impl Number {
         }
     }
 
-    /// The nearest float of an integer or decimal; `wide` gives a float's exact value.
+    /// Returns the nearest float of an integer or decimal; `wide` gives a float's exact value.
     fn nearest<F: Copy>(
         self,
         loss: Loss,
@@ -123,8 +122,8 @@ impl Number {
         }
     }
 
-    /// Its decimal digits and their scale, without zeros at the end; `None` for what has more than
-    /// fit, or is not finite.
+    /// Returns the decimal digits and their scale, without trailing zeros; `None` if the number has
+    /// too many digits, or is not finite.
     pub fn digits(self) -> Option<(i256, i32)> {
         match self {
             Number::Whole(value) => stripped(i256::from_i128(value), 0),
@@ -146,7 +145,7 @@ impl Number {
     }
 }
 
-/// A float as a narrower one.
+/// Converts a float to a narrower one.
 fn narrowed<F: Copy>(value: f64, narrow: F, wide: impl Fn(F) -> f64, loss: Loss) -> Fit<F> {
     let back = wide(narrow);
     match loss {
@@ -156,8 +155,8 @@ fn narrowed<F: Copy>(value: f64, narrow: F, wide: impl Fn(F) -> f64, loss: Loss)
     }
 }
 
-/// The nearest half. On the way through a float of 32 bits, as the processor takes it, the last bit
-/// remembers what was cut, so that nothing is rounded twice.
+/// Returns the nearest half-precision float. The intermediate 32-bit float, as the processor rounds
+/// it, records lost bits in its last bit. Nothing is therefore rounded twice.
 pub(super) fn nearest_f16(value: f64) -> f16 {
     let near = value as f32;
     let back = f64::from(near);
@@ -168,8 +167,8 @@ pub(super) fn nearest_f16(value: f64) -> f16 {
     f16::from_f32(f32::from_bits((near.to_bits() - beyond) | 1))
 }
 
-/// The nearest half of a number, given the float of 64 bits that is nearest to it. Where that lies
-/// halfway between two halves, what was rounded on the way to it decides.
+/// Returns the half-precision float nearest to a number, given the nearest 64-bit float. If that
+/// float is midway between two halves, the error of its own rounding decides.
 pub(super) fn nearest_half(near: f64, exact: Number) -> f16 {
     let half = nearest_f16(near);
     let Some(other) = other_of_tie(near, half) else {
@@ -186,7 +185,7 @@ pub(super) fn nearest_half(near: f64, exact: Number) -> f16 {
     }
 }
 
-/// The half that is as near to a number as the one that was taken, if there is one.
+/// Returns the other half-precision float at the same distance from a number, if there is one.
 fn other_of_tie(number: f64, taken: f16) -> Option<f16> {
     let bits = match number.abs() > width(taken) {
         true => taken.to_bits().checked_add(1)?,
@@ -196,7 +195,7 @@ fn other_of_tie(number: f64, taken: f16) -> Option<f16> {
     (number.abs() * 2.0 == width(taken) + width(other)).then_some(other)
 }
 
-/// How far from zero a half is; an infinity stands where the next one would be.
+/// Returns the distance of a half-precision float from zero; an infinity counts as the next value.
 fn width(half: f16) -> f64 {
     match half.is_infinite() {
         true => 65_536.0,
@@ -204,7 +203,7 @@ fn width(half: f16) -> f64 {
     }
 }
 
-/// Whether a number is farther from zero than a float that is near to it.
+/// Returns whether a number is farther from zero than a float that is near to it.
 fn magnitude_beside(number: Number, float: f64) -> Ordering {
     let aligned = || {
         let (value, scale) = number.digits()?;
@@ -219,7 +218,7 @@ fn magnitude_beside(number: Number, float: f64) -> Ordering {
     aligned().map_or(Ordering::Equal, |(value, other)| value.cmp(&other))
 }
 
-/// 10^`digits`, where it fits.
+/// Returns 10^`digits`, if it fits.
 fn power_of_ten(digits: u32) -> Option<i256> {
     match digits {
         0..=MAX_DIGITS => i256::from_i128(10).checked_pow(digits),
@@ -227,7 +226,7 @@ fn power_of_ten(digits: u32) -> Option<i256> {
     }
 }
 
-/// `value` times 10^`digits`.
+/// Returns `value` times 10^`digits`.
 fn rescaled(value: i256, digits: i32, loss: Loss) -> Fit<i256> {
     if value == i256::ZERO {
         return Fit::Exact(value);
@@ -238,7 +237,7 @@ fn rescaled(value: i256, digits: i32, loss: Loss) -> Fit<i256> {
     }
     match power {
         Some(power) => quotient(value, power, loss),
-        // Less than a tenth of what the type can tell apart.
+        // Less than a tenth of the type's smallest unit.
         None => match loss {
             Loss::Round | Loss::Truncate => Fit::Changed(i256::ZERO),
             _ => Fit::Misfit,
@@ -246,7 +245,7 @@ fn rescaled(value: i256, digits: i32, loss: Loss) -> Fit<i256> {
     }
 }
 
-/// `value / by`; REQUIRES: `by` is above zero.
+/// Returns `value / by`; REQUIRES: `by` is above zero.
 fn quotient(value: i256, by: i256, loss: Loss) -> Fit<i256> {
     let (Some(whole), Some(rest)) = (value.checked_div(by), value.checked_rem(by)) else {
         return Fit::Misfit;
@@ -271,7 +270,7 @@ fn quotient(value: i256, by: i256, loss: Loss) -> Fit<i256> {
     }
 }
 
-/// A float as `value` times 10^-scale.
+/// Converts a float to `value` times 10^-scale.
 fn float_scaled(float: f64, scale: i32, loss: Loss) -> Fit<i256> {
     let Some((mantissa, exponent)) = float_parts(float) else {
         return Fit::Misfit;
@@ -285,7 +284,8 @@ fn float_scaled(float: f64, scale: i32, loss: Loss) -> Fit<i256> {
     }
     let halvings = exponent.unsigned_abs();
     if scale < 0 {
-        // Halves are whole numbers here: what is behind the point only tells exact from changed.
+        // Here halves are integers: the digits after the point only distinguish exact from changed
+        // values.
         let down = match loss {
             Loss::Round => Loss::Truncate,
             other => other,
@@ -294,7 +294,7 @@ fn float_scaled(float: f64, scale: i32, loss: Loss) -> Fit<i256> {
     }
     match power_of_ten(scale.unsigned_abs()).and_then(|power| mantissa.checked_mul(power)) {
         Some(value) => halved(value, halvings, loss),
-        // So many places hold the float's digits exactly, or nothing does.
+        // This many places hold the float's digits exactly, or no number of places does.
         None => match Number::Float(float).digits() {
             Some((value, has)) if has <= scale => rescaled(value, scale - has, loss),
             _ => Fit::Misfit,
@@ -302,7 +302,7 @@ fn float_scaled(float: f64, scale: i32, loss: Loss) -> Fit<i256> {
     }
 }
 
-/// `value / 2^times`.
+/// Returns `value / 2^times`.
 fn halved(value: i256, times: u32, loss: Loss) -> Fit<i256> {
     if times < 254 {
         return quotient(value, i256::ONE << (times as u8), loss);
@@ -315,7 +315,7 @@ fn halved(value: i256, times: u32, loss: Loss) -> Fit<i256> {
     }
 }
 
-/// An odd mantissa and the power of two that it is multiplied by; `None` for NaN and infinities.
+/// Returns an odd mantissa and its power of two; `None` for NaN and infinities.
 fn float_parts(value: f64) -> Option<(i128, i32)> {
     if !value.is_finite() {
         return None;
@@ -341,7 +341,7 @@ fn shifted_left(value: i256, by: u32) -> Option<i256> {
     (value == i256::ZERO || by <= 200).then(|| value << (by.min(200) as u8))
 }
 
-/// Without zeros at the end.
+/// Removes trailing zeros.
 fn stripped(mut value: i256, mut scale: i32) -> Option<(i256, i32)> {
     if value == i256::ZERO {
         return Some((value, 0));
@@ -359,7 +359,7 @@ mod tests {
     use super::super::literal::Literal;
     use super::*;
 
-    /// What a decimal comes to, as a number and as a text.
+    /// Returns the half-precision float of a decimal, from its number and from its text.
     fn halves(text: &str) -> [Option<f64>; 2] {
         let literal = Literal::parse(text).expect("a number");
         let number = literal.number().expect("of few digits");

@@ -1,11 +1,11 @@
-//! Which types that are not nested become which others.
+//! Defines which types that are not nested convert to which others.
 
 use arrow_schema::DataType;
 use forebay_run::row::Kind;
 
 use super::loss::Loss;
 
-/// What a type's values are.
+/// The kind of a type's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Number,
@@ -39,7 +39,7 @@ fn family(kind: &Kind) -> Family {
     }
 }
 
-/// Whether some values of one kind are values of the other, with what `loss` allows.
+/// Returns whether some values of one kind are values of the other, with what `loss` allows.
 pub(super) fn converts(from: &Kind, to: &Kind, loss: Loss) -> bool {
     use Family::{Binary, Bool, Date, Duration, Interval, Number, Other, Text, Time, Timestamp};
     let naive = Timestamp { zoned: false };
@@ -57,7 +57,7 @@ pub(super) fn converts(from: &Kind, to: &Kind, loss: Loss) -> bool {
     }
 }
 
-/// Whether the types differ in how their values are laid out, and in nothing else.
+/// Returns whether the types differ only in the layout of their values.
 pub(super) fn same_but_for_layout(from: &DataType, to: &DataType) -> bool {
     use DataType::{Binary, BinaryView, LargeBinary, LargeUtf8, Timestamp, Utf8, Utf8View};
     match (from, to) {
@@ -69,7 +69,7 @@ pub(super) fn same_but_for_layout(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// Why two types that look alike do not convert.
+/// Returns why two similar types do not convert.
 pub(super) fn hint(from: &DataType, to: &DataType) -> Option<&'static str> {
     use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};
     let time = |data_type: &DataType| {

@@ -1,7 +1,8 @@
-//! Texts in the forms in which most programs write values, read without the general rules.
+//! Parses texts in the most common forms, without the general rules.
 //!
-//! What is read here is what the general rules read, and would be guessed to be of this type; of
-//! anything else nothing is said. Text formats have many such values.
+//! The result always equals that of the general rules, and the type is the one they would infer.
+//! Texts in other forms are left to the general rules. Text formats have many values in common
+//! forms.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ const POWERS: [f64; 16] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 ];
 
-/// The values of texts, if all are in their common form.
+/// Returns the values of texts, if all are in their common form.
 pub(crate) fn read(texts: &StringArray, data_type: &DataType) -> Option<ArrayRef> {
     match data_type {
         DataType::Int64 => all::<Int64Type>(texts, integer),
@@ -52,7 +53,7 @@ fn all<T: ArrowPrimitiveType>(
     Some(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
 }
 
-/// Up to 18 digits without zeros before them, as a number; nothing for none.
+/// Reads up to 18 digits without leading zeros as a number; `None` for an empty text.
 fn digits(text: &[u8]) -> Option<u64> {
     if text.len() > 18 || text.is_empty() {
         return None;
@@ -68,7 +69,7 @@ fn digits(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// `0`, `17`, `-3`.
+/// Reads `0`, `17`, `-3`.
 fn integer(text: &[u8]) -> Option<i64> {
     match text {
         [b'0'] => Some(0),
@@ -78,7 +79,7 @@ fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// `0.5`, `-17.25`, `3`: up to 15 digits, whose quotient by a power of ten is rounded once.
+/// Reads `0.5`, `-17.25`, `3`: up to 15 digits, whose quotient by a power of ten is rounded once.
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -103,7 +104,7 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
         digits(fraction)?
     };
     let all = digits(whole)? * power + behind;
-    // A negative zero has a form of its own.
+    // Negative zero has a form of its own.
     if negative && all == 0 {
         return None;
     }
@@ -111,7 +112,7 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
     Some(if negative { -value } else { value })
 }
 
-/// `2026-11-22`.
+/// Reads `2026-11-22`.
 fn date(text: &[u8]) -> Option<i32> {
     let [_, _, _, _, b'-', _, _, b'-', _, _] = text else {
         return None;
@@ -133,9 +134,9 @@ mod tests {
     use super::super::{Changes, Converter, Rules};
     use super::*;
 
-    /// What the general rules read.
+    /// Returns the array that the general rules read.
     fn read_by_rules(text: &str, data_type: &DataType) -> ArrayRef {
-        // Beside a text in a form that is not common, nothing is read here.
+        // If any text has an uncommon form, this reader refuses all of them.
         let texts: ArrayRef = Arc::new(StringArray::from(vec![Some(text), Some("+1")]));
         let rules = Rules::default();
         let converter = Converter::new("x", &DataType::Utf8, data_type, &rules).unwrap();

@@ -1,4 +1,4 @@
-//! What was said of columns: their types, and what may be lost in them.
+//! Holds the rules given for columns: their types, and the losses allowed in them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Changes, Loss};
 
-/// A type given for a column, or for a place in one, in place of what its sources say.
+/// A type given for a column or a place within it, which replaces the type in its sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenType {
     /// The column's name, or a path: `price.gross`, `tags[]`.
@@ -17,7 +17,7 @@ pub struct GivenType {
 }
 
 impl GivenType {
-    /// A type that values have to fit exactly.
+    /// Creates a rule for a type that values have to fit exactly.
     pub fn exact(path: impl Into<String>, data_type: DataType) -> GivenType {
         GivenType {
             path: path.into(),
@@ -27,25 +27,25 @@ impl GivenType {
     }
 }
 
-/// How many values of a column were changed, as was asked for.
+/// The number of values of a column that a conversion changed, as a rule allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lossy {
     /// The column, or the path of a field.
     pub column: String,
-    /// What was done to them.
+    /// The loss that was applied.
     pub how: Loss,
     /// How many.
     pub values: u64,
 }
 
-/// Whether a place is another, or within it.
+/// Returns whether a place equals another, or is within it.
 pub(crate) fn holds(path: &str, place: &str) -> bool {
     let rest = place.strip_prefix(path);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// The column of a path, and the place within it: the column of the very name, else the longest
-/// that the path begins with, else one that is not there.
+/// Splits a path into the column and the place within it. The column is the one with exactly this
+/// name, else the longest one that the path begins with, else one that does not exist.
 pub(crate) fn split_path(path: &str, is_column: impl Fn(&str) -> bool) -> (&str, &str) {
     if is_column(path) {
         return (path, "");
@@ -55,7 +55,7 @@ pub(crate) fn split_path(path: &str, is_column: impl Fn(&str) -> bool) -> (&str,
     path.split_at(end.unwrap_or(path.len()))
 }
 
-/// What may be lost, and what was.
+/// The losses allowed, and the losses that happened.
 #[derive(Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
@@ -64,15 +64,16 @@ pub struct Rules {
 #[derive(Debug)]
 struct Rule {
     path: String,
-    /// Bytes of the column's name, with which the path begins.
+    /// The length in bytes of the column's name, with which the path begins.
     column: usize,
     loss: Loss,
     values: AtomicU64,
 }
 
 impl Rules {
-    /// Of places and what may be lost there. `is_column` says which names are those of columns: a
-    /// column of a path's very name comes before a place within another.
+    /// Creates rules from places and the losses allowed there. `is_column` says which names are
+    /// columns. A column whose name is the whole path has precedence over a place within another
+    /// column.
     pub fn new(
         losses: impl IntoIterator<Item = (String, Loss)>,
         is_column: impl Fn(&str) -> bool,
@@ -88,14 +89,14 @@ impl Rules {
         }
     }
 
-    /// Those of the columns given that allow a loss.
+    /// Creates the rules of those given columns that allow a loss.
     pub fn of_given(given: &[GivenType], is_column: impl Fn(&str) -> bool) -> Rules {
         let lossy = given.iter().filter(|given| given.loss != Loss::None);
         let losses = lossy.map(|given| (given.path.clone(), given.loss));
         Rules::new(losses, is_column)
     }
 
-    /// The rule of a place in a column: its own, or that of the nearest place around it.
+    /// Returns the rule of a place in a column: its own, or that of the nearest enclosing place.
     pub(super) fn of(&self, column: &str, path: &str) -> Option<usize> {
         let covers = |rule: &Rule| rule.path[..rule.column] == *column && holds(&rule.path, path);
         let rules = self.rules.iter().enumerate();
@@ -109,14 +110,14 @@ impl Rules {
         self.rules[rule].loss
     }
 
-    /// Counts what became of rows that are kept.
+    /// Counts the changes in rows that are kept.
     pub(crate) fn count(&self, changes: &Changes) {
         for (rule, values) in self.rules.iter().zip(&changes.0) {
             rule.values.fetch_add(*values, Relaxed);
         }
     }
 
-    /// What was lost so far, a rule each.
+    /// Returns the losses so far, one entry for each rule.
     pub fn lossy(&self) -> Vec<Lossy> {
         let lossy = |rule: &Rule| Lossy {
             column: rule.path.clone(),

@@ -1,4 +1,4 @@
-//! Values in other types, by example; the Python oracle of tests/ goes over every pair of types.
+//! Tests conversions by example; the Python oracle of tests/ tests every pair of types.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::type_name::parse_type;
 
-/// The batch with its columns, by position, as those of `schema`.
+/// Returns the batch with its columns, by position, as those of `schema`.
 pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let rules = Rules::default();
     let column = |(array, field): (&ArrayRef, &FieldRef)| {
@@ -41,7 +41,7 @@ fn ty(name: &str) -> DataType {
     parse_type(name).unwrap_or_else(|| panic!("{name} is no type"))
 }
 
-/// What becomes of an array, and how many values were changed.
+/// Returns the converted array, and the number of changed values.
 fn converted(array: &ArrayRef, to: &str, loss: Loss) -> Result<(Vec<String>, u64), String> {
     let rules = match loss {
         Loss::None => Rules::default(),
@@ -77,7 +77,7 @@ fn decimals(values: &[i128], precision: u8, scale: i8) -> ArrayRef {
     Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
 }
 
-/// Each value alone: what it becomes, `bad` where it does not fit.
+/// Returns each converted value, `bad` if it does not fit.
 fn each(array: &ArrayRef, to: &str, loss: Loss) -> Vec<String> {
     let one = |row: usize| match converted(&array.slice(row, 1), to, loss) {
         Ok((values, changed)) => values[0].clone() + if changed > 0 { "!" } else { "" },
@@ -398,7 +398,7 @@ fn encodings_are_unwrapped() {
     );
 }
 
-/// The array as text, and again as what it was.
+/// Converts the array to text and back.
 pub(super) fn there_and_back(array: &ArrayRef) -> ArrayRef {
     let rules = Rules::default();
     let there = Converter::new("x", array.data_type(), &DataType::Utf8, &rules).unwrap();

@@ -1,14 +1,14 @@
-//! Dates, times, timestamps and durations in other units.
+//! Converts dates, times, timestamps and durations between units.
 
 use arrow_schema::TimeUnit;
 use forebay_run::row;
 
 use super::loss::{Fit, Loss};
 
-/// Nanoseconds of a day.
+/// The nanoseconds of a day.
 pub(super) const DAY_NS: i64 = 86_400_000_000_000;
 
-/// What a value counts, in nanoseconds.
+/// Returns the length of a unit in nanoseconds.
 pub(super) fn unit_ns(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
@@ -22,7 +22,7 @@ pub(super) fn row_unit_ns(unit: row::TimeUnit) -> i64 {
     1_000_000_000 / unit.per_second()
 }
 
-/// So many nanoseconds, counted in units of `unit_ns`.
+/// Counts nanoseconds in units of `unit_ns`.
 pub(super) fn counted(nanoseconds: i128, unit_ns: i64, loss: Loss) -> Fit<i128> {
     let unit = i128::from(unit_ns);
     let (past, rest) = (nanoseconds.div_euclid(unit), nanoseconds.rem_euclid(unit));

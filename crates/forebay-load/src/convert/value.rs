@@ -1,5 +1,4 @@
-//! What one value is as a number, a moment, a text: the rules of docs/reference/conversions.md,
-//! value by value.
+//! Reads one value as a number, a moment or a text, by docs/reference/conversions.md.
 
 use arrow_buffer::i256;
 use forebay_run::row::{Datum, read_binary_text};
@@ -11,10 +10,10 @@ use super::loss::{Fit, Loss};
 use super::number::{Number, nearest_f16};
 use super::time::{DAY_NS, row_unit_ns};
 
-/// Characters of a value that a message shows.
+/// The most characters of a value that a message shows.
 const SHOWN_CHARACTERS: usize = 80;
 
-/// The number that a value is, or that its text writes.
+/// Returns the number that a value is, or that its text contains.
 #[inline]
 fn number(datum: &Datum<'_>) -> Option<Number> {
     match datum {
@@ -23,7 +22,7 @@ fn number(datum: &Datum<'_>) -> Option<Number> {
     }
 }
 
-/// Whether a text is how a number is written.
+/// Returns whether a text has the form of a number.
 pub(super) fn is_number(text: &str) -> bool {
     Literal::parse(text).is_some()
 }
@@ -82,7 +81,7 @@ pub(super) fn truth(datum: &Datum<'_>) -> Option<bool> {
     }
 }
 
-/// Nanoseconds since 1970-01-01T00:00:00, in UTC where the type that is wanted is `zoned`.
+/// Returns nanoseconds since 1970-01-01T00:00:00, in UTC if the wanted type is `zoned`.
 pub(super) fn moment_ns(datum: &Datum<'_>, zoned: bool, loss: Loss) -> Fit<i128> {
     match written_ns(datum) {
         Some((nanoseconds, has_zone)) if has_zone == zoned => Fit::Exact(nanoseconds),
@@ -91,7 +90,7 @@ pub(super) fn moment_ns(datum: &Datum<'_>, zoned: bool, loss: Loss) -> Fit<i128>
     }
 }
 
-/// Nanoseconds since 1970-01-01T00:00:00, and whether the value says that they are in UTC.
+/// Returns nanoseconds since 1970-01-01T00:00:00, and whether the value says that they are in UTC.
 fn written_ns(datum: &Datum<'_>) -> Option<(i128, bool)> {
     Some(match datum {
         Datum::Date(days) => (i128::from(*days) * i128::from(DAY_NS), false),
@@ -107,7 +106,7 @@ fn written_ns(datum: &Datum<'_>) -> Option<(i128, bool)> {
     })
 }
 
-/// Nanoseconds since midnight, before the next one.
+/// Returns nanoseconds since midnight, less than a day.
 pub(super) fn time_ns(datum: &Datum<'_>) -> Fit<i128> {
     let nanoseconds = match datum {
         Datum::Time { value, unit } => Some(i128::from(*value) * i128::from(row_unit_ns(*unit))),
@@ -146,14 +145,15 @@ pub(super) fn span(datum: &Datum<'_>) -> Option<Span> {
     }
 }
 
-/// The text of a value, as it is answered; `None` where it has none in UTF-8.
+/// Returns the text of a value in the form of replies; `None` if it has none in UTF-8.
 pub(super) fn text(datum: &Datum<'_>) -> Option<String> {
     let mut out = Vec::new();
     datum.write_text(&mut out).ok()?;
     String::from_utf8(out).ok()
 }
 
-/// The bytes of binary values and of texts, which may be of the form in which binary is answered.
+/// Returns the bytes of binary values and of texts. Texts may be in the form in which replies show
+/// binary.
 pub(super) fn bytes(datum: &Datum<'_>) -> Option<Vec<u8>> {
     match datum {
         Datum::Text(text) => Some(read_binary_text(text.as_bytes()).into_owned()),
@@ -162,7 +162,7 @@ pub(super) fn bytes(datum: &Datum<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// A value for a message.
+/// Formats a value for a message.
 pub(crate) fn shown(datum: &Datum<'_>) -> String {
     let quoted = |text: &str| {
         let mut short: String = text.chars().take(SHOWN_CHARACTERS).collect();

@@ -1,14 +1,16 @@
-//! Records of one partition, one behind the other in one value: what an engine moves and sorts
-//! costs by the row more than by the byte.
+//! Packs records of one partition into one value, a chunk.
+//!
+//! The cost of moving and sorting in an engine depends on the number of rows more than on their
+//! bytes.
 
 use super::DistributedError;
 
-/// Before each record: the lengths of its key (16 bits) and of the rest (32 bits).
+/// The bytes before each record: the lengths of its key (16 bits) and of the rest (32 bits).
 const HEAD_BYTES: usize = 6;
-/// A longer one is no value of Arrow's with offsets of 32 bits, nor one of Spark's.
+/// The most bytes in a chunk: a longer value fits neither Arrow's 32-bit offsets nor Spark.
 const MOST_BYTES: usize = i32::MAX as usize - (1 << 10);
 
-/// Puts a record behind the others. REQUIRES a key that a run takes.
+/// Appends a record to the chunk. REQUIRES a key that a run accepts.
 pub(super) fn pack(chunk: &mut Vec<u8>, key: &[u8], record: &[u8]) -> Result<(), String> {
     let bytes = HEAD_BYTES + key.len() + record.len();
     if bytes > MOST_BYTES {
@@ -23,7 +25,7 @@ pub(super) fn pack(chunk: &mut Vec<u8>, key: &[u8], record: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// Gives the records of a bunch, key and rest, in the order in which they were packed.
+/// An iterator over the records of a chunk, key and rest, in the order in which they were packed.
 pub(super) struct Unpacked<'a> {
     rest: &'a [u8],
 }

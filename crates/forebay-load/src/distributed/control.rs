@@ -1,5 +1,7 @@
-//! What a source says at its end to each partition: how much it sent there, and how much in all. A
-//! part is whole when what came is what was sent.
+//! Defines control rows: what a source sent to each partition, and in total.
+//!
+//! A source sends one to each partition at its end. A partition is complete if it received
+//! everything that was sent.
 
 use forebay_run::content::ContentSum;
 use serde::{Deserialize, Serialize};
@@ -21,19 +23,19 @@ pub(super) struct Control {
     /// What this source sent to this partition.
     pub sent: Sum,
     pub whole: WholeLoad,
-    /// Of all rows of this source; to the first partition only, and not of loads.
+    /// The profile of all rows of this source; to the first partition only, and not in loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<TableProfile>,
 }
 
-/// What sources sent to all partitions, and what they left out.
+/// The totals that sources sent to all partitions, and left out.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WholeLoad {
     pub sent: Sum,
     /// Rows left out because they could not be stored.
     pub rejected: u64,
-    /// Values that were changed, by the recipe's losses.
+    /// Changed values, by the recipe's losses.
     pub lossy: Vec<u64>,
 }
 
@@ -54,7 +56,7 @@ impl Control {
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
-        // A structure of numbers.
+        // The structure contains only numbers.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
@@ -71,7 +73,7 @@ impl Control {
 }
 
 impl WholeLoad {
-    /// Adds another source's; `None` where the numbers are none that could be.
+    /// Adds the totals of another source; `None` if the numbers are impossible.
     pub fn add(&mut self, other: &Self) -> Option<()> {
         self.sent = self.sent.plus(other.sent)?;
         self.rejected = self.rejected.checked_add(other.rejected)?;
@@ -89,15 +91,15 @@ fn add_each(sums: &mut [u64], counts: &[u64]) -> Option<()> {
     Some(())
 }
 
-/// What the control rows of one partition come to.
+/// The sum of the control rows of one partition.
 #[derive(Debug, Clone)]
 pub(super) struct Controls {
     seen: std::collections::HashSet<u32>,
     pub sources: Sources,
-    /// To this partition.
+    /// The records sent to this partition.
     pub sent: Sum,
     pub whole: WholeLoad,
-    /// Of all rows, if this is the first partition of a push.
+    /// The profile of all rows, if this is the first partition of a push.
     pub profile: Option<TableProfile>,
 }
 
@@ -115,7 +117,7 @@ impl Controls {
         }
     }
 
-    /// Takes a control row in. `bytes` is its content, as it came.
+    /// Adds a control row. `bytes` is its content as received.
     pub fn add(&mut self, partition: u32, control: &Control) -> Result<(), DistributedError> {
         let bad = |problem: String| DistributedError::Control { partition, problem };
         let source = control.source;
@@ -139,7 +141,7 @@ impl Controls {
         }
         self.sent = sent;
         self.sources.count += 1;
-        // The same for all partitions, as far as the source was the same when it ran for them.
+        // The content is the same for all partitions if the source was the same in every run.
         let whole = serde_json::to_vec(&control.whole).unwrap_or_default();
         self.sources.digest += ContentSum::of(&source.to_le_bytes(), &whole);
         Ok(())

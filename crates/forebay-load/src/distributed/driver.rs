@@ -1,4 +1,4 @@
-//! The driver's side of a push that tasks build.
+//! Drives a distributed push: begins it, hands out its recipe and commits its version.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::sort::Boundaries;
 use crate::sources::{Batches, Input};
 use crate::types::row_schema;
 
-/// A push under way; see the module's text. Dropped before its commit it leaves nothing.
+/// A distributed push in progress. If it is dropped before its commit, it leaves nothing.
 #[derive(Debug)]
 pub struct DistributedPush {
     request: PushRequest,
@@ -34,9 +34,9 @@ pub struct DistributedPush {
 }
 
 impl DistributedPush {
-    /// Begins a push of rows with this schema: its own sources are passed over, `name` says in the
-    /// manifest what it was made from. What the request asks for is checked against the schema;
-    /// then the table's push lock is taken, and held.
+    /// Begins a push of rows with this schema. The request's own sources are ignored; `name` is the
+    /// source that the manifest records. This checks the request against the schema, then takes the
+    /// table's push lock and holds it.
     pub fn begin(
         mut request: PushRequest,
         store: Store,
@@ -47,7 +47,7 @@ impl DistributedPush {
         let started = store.clock().monotonic();
         let none = RecordBatchIterator::new([], schema);
         request.sources = Input::Batches(Batches::new(name, Some(0), none));
-        // The time of the push is settled with its lock, and matters to no check.
+        // The time of the push is fixed when its lock is taken, and affects no check.
         let options = &request.source_options;
         let (_, encoder) = PushRows::of(&request, 0)?.open(&request.sources, options)?;
         let table = store.table(&request.table).ok();
@@ -79,7 +79,8 @@ impl DistributedPush {
         })
     }
 
-    /// Whether [`DistributedPush::set_boundaries`] has to be called before rows can be encoded.
+    /// Returns whether [`DistributedPush::set_boundaries`] must be called before rows can be
+    /// encoded.
     pub fn needs_samples(&self) -> bool {
         self.boundaries.is_none()
     }
@@ -88,13 +89,13 @@ impl DistributedPush {
         (self.boundaries.as_ref()).ok_or(DistributedError::NoBoundaries)
     }
 
-    /// The number of partitions, once that is settled.
+    /// Returns the number of partitions, once the boundaries are set.
     pub fn partitions(&self) -> Result<usize, DistributedError> {
         Ok(self.boundaries()?.len())
     }
 
-    /// Settles where the partitions begin, by what [`super::RowTask::sample`] gave. `rows` is the
-    /// number of all rows of the source.
+    /// Sets the boundaries of partitions from the results of [`super::RowTask::sample`]. `rows` is
+    /// the number of all rows of the source.
     pub fn set_boundaries(
         &mut self,
         samples: &[RecordBatch],
@@ -126,8 +127,8 @@ impl DistributedPush {
         self.partitions()
     }
 
-    /// What tasks need to know. Before the boundaries are settled, it serves for taking samples
-    /// only.
+    /// Returns the document that tasks need. Before the boundaries are set, it only serves for
+    /// taking samples.
     pub fn recipe(&self, store: &str) -> Result<Recipe, DistributedError> {
         let request = &self.request;
         let columns = row_schema(self.encoder.batch_schema());
@@ -155,8 +156,8 @@ impl DistributedPush {
         })
     }
 
-    /// Publishes the version that the reports tell of, one for each partition. After an error
-    /// nothing of it is visible.
+    /// Publishes the version described by the reports, one for each partition. After an error no
+    /// part of it is visible.
     pub fn commit(
         self,
         reports: &[String],
@@ -218,7 +219,7 @@ impl DistributedPush {
     }
 }
 
-/// What makes no sense, or cannot be, where tasks do the work.
+/// Refuses options that are meaningless or impossible for tasks.
 fn refuse(request: &PushRequest) -> Result<(), DistributedError> {
     let option = |option, reason| Err(DistributedError::Option { option, reason });
     if request.onto.is_some() || request.operation_column.is_some() {
@@ -230,7 +231,7 @@ fn refuse(request: &PushRequest) -> Result<(), DistributedError> {
     refuse_for_tasks(&request.bad_rows, request.rate_bytes)
 }
 
-/// The same of options that loads have, too.
+/// Refuses such options among those that loads have, too.
 pub(super) fn refuse_for_tasks(
     bad_rows: &BadRows,
     rate_bytes: Option<u64>,

@@ -1,5 +1,4 @@
-//! What a task of the source holds back, so that what it sends are bunches of some size for each
-//! partition.
+//! Gathers the records of a source task into chunks of a useful size for each partition.
 
 use arrow_array::RecordBatch;
 
@@ -7,27 +6,27 @@ use super::DistributedError;
 use super::chunk::pack;
 use super::wire::{CONTROL_SEQUENCE, WireRows};
 
-/// A bunch of this size goes: the heap of a JVM takes objects of half a MiB as a special case.
-const BUNCH_BYTES: usize = 256 << 10;
-/// A batch of bunches of this size goes.
+/// A chunk of this size is sent: a JVM's heap treats objects of half a MiB as a special case.
+const CHUNK_BYTES: usize = 256 << 10;
+/// A batch of chunks of this size is sent.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Records of one source that were not sent yet.
+/// The records of one source that it has not sent yet.
 #[derive(Debug)]
 pub(super) struct Gatherer {
     source: u32,
-    /// One for each partition.
+    /// One chunk for each partition.
     chunks: Vec<Vec<u8>>,
     held_bytes: usize,
     most_bytes: usize,
-    /// Of the next bunch, to whichever partition.
+    /// The sequence number of the next chunk, for any partition.
     sequence: i64,
     rows: WireRows,
     ready: Vec<RecordBatch>,
 }
 
 impl Gatherer {
-    /// It holds `most_bytes` of records back, and a batch more.
+    /// Creates a gatherer that holds at most `most_bytes` of records, plus one batch.
     pub fn new(source: u32, partitions: usize, most_bytes: usize) -> Self {
         Self {
             source,
@@ -48,8 +47,8 @@ impl Gatherer {
     ) -> Result<(), DistributedError> {
         let chunk = &mut self.chunks[partition];
         let before = chunk.len();
-        // With a long record behind it, a bunch would be too long.
-        if before > 0 && before + key.len() + record.len() > BUNCH_BYTES {
+        // With a long record after it, a chunk would be too long.
+        if before > 0 && before + key.len() + record.len() > CHUNK_BYTES {
             self.send(partition)?;
         }
         let chunk = &mut self.chunks[partition];
@@ -60,7 +59,7 @@ impl Gatherer {
             problem,
         })?;
         self.held_bytes += chunk.len() - before;
-        if chunk.len() > BUNCH_BYTES {
+        if chunk.len() > CHUNK_BYTES {
             self.send(partition)?;
         }
         if self.held_bytes > self.most_bytes {
@@ -70,7 +69,7 @@ impl Gatherer {
     }
 
     fn send(&mut self, partition: usize) -> Result<(), DistributedError> {
-        // Its room goes with it: those of all partitions may be more than is held.
+        // The allocation is dropped, too: the allocations of all partitions may exceed the limit.
         let chunk = std::mem::take(&mut self.chunks[partition]);
         self.held_bytes -= chunk.len();
         self.sequence += 1;
@@ -105,12 +104,12 @@ impl Gatherer {
         Ok(())
     }
 
-    /// What is to go now.
+    /// Returns the batches that are ready to be sent.
     pub fn take_ready(&mut self) -> Vec<RecordBatch> {
         std::mem::take(&mut self.ready)
     }
 
-    /// All the rest, with a control row for each partition behind it.
+    /// Returns all remaining records, followed by a control row for each partition.
     pub fn finish(
         mut self,
         controls: impl Iterator<Item = Vec<u8>>,

@@ -1,4 +1,4 @@
-//! The driver's side of a load that tasks build.
+//! Drives a distributed load: begins it, hands out its recipe and builds its runs.
 
 use arrow_array::{RecordBatch, RecordBatchIterator};
 use arrow_schema::SchemaRef;
@@ -18,7 +18,7 @@ use crate::push::ComposedRows;
 use crate::sources::{Batches, Input};
 use crate::types::row_schema;
 
-/// A load under way; see the module's text. Dropped before its end it leaves nothing.
+/// A distributed load in progress. If it is dropped before its end, it leaves nothing.
 #[derive(Debug)]
 pub struct DistributedLoad {
     request: LoadRequest,
@@ -29,9 +29,8 @@ pub struct DistributedLoad {
 }
 
 impl DistributedLoad {
-    /// Begins a load of rows with this schema: the request's own sources are passed over, `name`
-    /// says what the rows come from. What the request asks for is checked against the table and the
-    /// schema.
+    /// Begins a load of rows with this schema. The request's own sources are ignored; `name` is the
+    /// source of the rows. This checks the request against the table and the schema.
     pub fn begin(
         mut request: LoadRequest,
         mut load: Load,
@@ -55,7 +54,7 @@ impl DistributedLoad {
         })
     }
 
-    /// Whether which of two rows of a key came first matters.
+    /// Returns whether the order of two rows of a key matters.
     pub fn is_by_age(&self) -> bool {
         self.choice().0.is_by_age()
     }
@@ -65,12 +64,12 @@ impl DistributedLoad {
         (Choice::of(duplicates), with_operations)
     }
 
-    /// The number of partitions that the table has.
+    /// Returns the number of the table's partitions.
     pub fn partitions(&self) -> usize {
         self.load.partitions().len()
     }
 
-    /// What samples that [`super::RowTask::sample`] gave say of so many rows.
+    /// Returns a sample of this many rows from the results of [`super::RowTask::sample`].
     pub fn sample(
         &self,
         samples: &[RecordBatch],
@@ -83,12 +82,12 @@ impl DistributedLoad {
         Ok(LoadSample::of_keys(taken, rows))
     }
 
-    /// The table has other partitions by now, as the catalog of its cluster says.
+    /// Replaces the table's partitions, after the cluster's catalog changed them.
     pub fn repartition(&mut self, partitions: Vec<PartitionRange>) {
         self.load.repartition(partitions);
     }
 
-    /// What tasks need to know.
+    /// Returns the document that tasks need.
     pub fn recipe(&self, store: &str) -> Result<Recipe, DistributedError> {
         let bad = |problem: String| DistributedError::BadRecipe(problem);
         let columns = row_schema(self.encoder.batch_schema());
@@ -121,8 +120,8 @@ impl DistributedLoad {
         })
     }
 
-    /// Where the table's partitions begin, which have to cover all keys: each is somewhere in the
-    /// cluster.
+    /// Returns the partitions' lower bounds. They have to cover all keys: each key is on some node
+    /// of the cluster.
     fn begins(&self) -> Result<Vec<Bound>, DistributedError> {
         let mut end = Some(match self.load.options().order {
             Order::Hashed => Bound::Slot(0),
@@ -145,8 +144,8 @@ impl DistributedLoad {
         }
     }
 
-    /// What the reports tell of, one for each partition, if together they are all that was read. It
-    /// is not staged yet.
+    /// Returns the load described by the reports, one for each partition, if they cover everything
+    /// that was read. It is not staged yet.
     pub fn build(self, reports: &[String]) -> Result<BuiltLoad, DistributedError> {
         self.load.confirm()?;
         let losses = losses_of(&self.request.source_options);

@@ -1,28 +1,30 @@
-//! A push that many tasks build, on whichever machines: an engine that is there already reads,
-//! shuffles and schedules; Forebay encodes the rows, writes the runs, and publishes the version.
+//! Builds a push or a load with many tasks, on any number of machines.
 //!
-//! 1. The driver begins a [`DistributedPush`]: it holds the table's push lock from then on, and
-//!    says in a [`Recipe`] all that tasks need.
-//! 2. The boundaries of partitions are given, or found by a sample that tasks take
+//! An existing engine reads, shuffles and schedules. Forebay encodes the rows, writes the runs and
+//! publishes the version.
+//!
+//! 1. The driver begins a [`DistributedPush`]. It takes the table's push lock and holds it. A
+//!    [`Recipe`] says everything that tasks need.
+//! 2. The caller gives the boundaries of partitions, or tasks take a sample to find them
 //!    ([`RowTask::sample`]).
-//! 3. For each part of the source a [`RowTask`] turns rows into records, which it sends in bunches
-//!    for one partition each; when it is done it adds a control row for every partition: what it
-//!    sent there, and what it sent in all.
-//! 4. The engine brings the records of each partition together, in one [`PartTask`], which sorts
-//!    them, writes the partition's run straight into the store, and reports what came, from which
+//! 3. For each part of the source a [`RowTask`] turns rows into records. It sends them in chunks,
+//!    each for one partition. At its end it adds a control row for every partition: what it sent to
+//!    that partition, and what it sent in total.
+//! 4. The engine routes the records of each partition to one [`PartTask`]. The task sorts them and
+//!    writes the partition's run directly to the store. It reports what it received, from which
 //!    sources, and what it kept.
-//! 5. The driver commits ([`DistributedPush::commit`]): one report for each partition, all naming
-//!    the same sources, no record lost or doubled on the way; then the version is published as that
-//!    of any push.
+//! 5. The driver commits ([`DistributedPush::commit`]) with one report for each partition. All
+//!    reports must name the same sources, and no record may be lost or doubled. The driver then
+//!    publishes the version as any push does.
 //!
-//! Tasks may be run any number of times, side by side too: each writes a run of its own, the
-//! reports that the engine hands over say which one counts, and the others are removed with the end
-//! of the push. The encoder, the sort and the writer are those of a push, so that the runs are the
-//! same, byte for byte.
+//! Tasks may run any number of times, also concurrently. Each attempt writes a run of its own. The
+//! reports that the engine hands over decide which attempt counts. The end of the push removes the
+//! other runs. The encoder, the sort and the writer are those of a push, so the runs are the same,
+//! byte for byte.
 //!
-//! A load into a live table of a cluster ([`DistributedLoad`]) is built in the same way: its
-//! partitions are those of the table, its runs are staged (`forebay_engine::live::Load`), and what
-//! it comes to is for the cluster to add.
+//! A load into a live table of a cluster ([`DistributedLoad`]) works in the same way. Its
+//! partitions are those of the table, its runs are staged (`forebay_engine::live::Load`), and the
+//! cluster adds the result.
 
 mod chunk;
 mod control;
@@ -55,14 +57,13 @@ use crate::load::LoadError;
 use crate::push::PushError;
 use crate::sort::{SortError, Tally};
 
-/// Why a push or a load that tasks build did not come to its end, or a task did not. Nothing of it
-/// is visible.
+/// An error of a distributed push or load, or of one of its tasks. No part of it is visible.
 #[derive(Debug, thiserror::Error)]
 pub enum DistributedError {
     #[error(transparent)]
     Push(PushError),
-    /// As that of a push by one process, but for a file of such rows, which tasks on several
-    /// machines do not have.
+    /// A bad row, as in a push by one process. There is no file of such rows, because tasks on
+    /// several machines cannot share one.
     #[error("{file}: {place}: {reason}; {advice}leave such rows out by --bad-rows skip")]
     BadRow {
         file: String,
@@ -196,12 +197,12 @@ impl From<forebay_engine::StoreError> for DistributedError {
     }
 }
 
-/// A count of records and their content, as it travels.
+/// A count of records and a checksum of their content, as sent between tasks.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sum {
     pub records: u64,
-    /// Keys and values.
+    /// The bytes of keys and values.
     pub bytes: u64,
     pub content: ContentSum,
 }
@@ -241,7 +242,7 @@ impl From<Sum> for Tally {
 }
 
 impl Sum {
-    /// The two together, where that is a number.
+    /// Returns the sum of both; `None` if it overflows.
     fn plus(self, other: Self) -> Option<Self> {
         Some(Self {
             records: self.records.checked_add(other.records)?,
@@ -250,7 +251,7 @@ impl Sum {
         })
     }
 
-    /// What is left without a part, where that is a part.
+    /// Subtracts a part; `None` if it is not a part of this sum.
     fn minus(self, part: Self) -> Option<Self> {
         Some(Self {
             records: self.records.checked_sub(part.records)?,
@@ -260,7 +261,7 @@ impl Sum {
     }
 }
 
-/// A set of sources: how many, and a sum over what each of them sent in all, in whatever order.
+/// A set of sources: their number, and a sum over the totals of each, in any order.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sources {

@@ -1,4 +1,4 @@
-//! The task of one partition, or of several: records become runs in the store.
+//! Runs the task of one or several partitions: writes their records to runs in the store.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,8 @@ use crate::push::build::{BuildJob, Outputs};
 use crate::sort::{AsTheyAre, Boundaries, Collector, SortPlan, Tally};
 use forebay_io::Throttle;
 
-/// See the module's text. Dropped before it has finished, it removes what it wrote.
+/// A task that writes the runs of partitions. If it is dropped before it has finished, it removes
+/// what it wrote.
 #[derive(Debug)]
 pub struct PartTask {
     recipe: Recipe,
@@ -32,12 +33,12 @@ pub struct PartTask {
     plan: SortPlan,
     collector: Option<Collector>,
     parts: BTreeMap<u32, TaskPart>,
-    /// Where the bunch before stood: its source and its place in the sequence of that.
+    /// The position of the previous chunk: its source, and its place in that source's sequence.
     last: Option<(i64, i64)>,
     started: Mutex<Vec<NewRun>>,
 }
 
-/// What came to one partition.
+/// The records that one partition received.
 #[derive(Debug)]
 struct TaskPart {
     came: Tally,
@@ -45,8 +46,8 @@ struct TaskPart {
 }
 
 impl PartTask {
-    /// `store` is that of the recipe. `scratch` is a directory of this machine, for what does not
-    /// fit in memory; it is made where it is absent.
+    /// Creates a task. `store` is that of the recipe. `scratch` is a directory on this machine for
+    /// data that does not fit in memory; it is created if absent.
     pub fn new(recipe: Recipe, store: Store, scratch: &Path) -> Result<Self, DistributedError> {
         let boundaries = recipe.boundaries()?;
         let name = format!("forebay-{:016x}", store.random().next_u64());
@@ -71,9 +72,8 @@ impl PartTask {
         })
     }
 
-    /// Takes bunches of records in, and control rows among them; gives the number of records. Where
-    /// one of several records with the same key is to be chosen, they come in the order of source
-    /// and sequence.
+    /// Adds chunks of records and control rows; returns the number of records. If one of several
+    /// records with the same key has to be chosen, they arrive in the order of source and sequence.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<u64, DistributedError> {
         let arrived = Arrived::new(batch)?;
         let mut records = 0;
@@ -146,7 +146,7 @@ impl PartTask {
         Ok(came.records)
     }
 
-    /// Notes where a bunch stands, as far as age decides.
+    /// Records the position of a chunk, if age decides between records.
     fn place(&mut self, source: i64, sequence: i64) -> Result<(), DistributedError> {
         if !self.recipe.duplicates.is_by_age() {
             return Ok(());
@@ -176,8 +176,8 @@ impl PartTask {
         Ok(())
     }
 
-    /// Writes the runs of the partitions that came, once it is sure that they came whole, and reads
-    /// them back. The reports are for [`super::DistributedPush::commit`].
+    /// Checks that the received partitions are complete, writes their runs and reads them back. The
+    /// reports are for [`super::DistributedPush::commit`].
     pub fn finish(mut self) -> Result<Vec<String>, DistributedError> {
         let parts = std::mem::take(&mut self.parts);
         check(&parts)?;
@@ -216,7 +216,7 @@ impl PartTask {
             Some(collector) => vec![collector.finish()?],
             None => Vec::new(),
         };
-        // A version has one run a partition. Those of a live table lie beside others.
+        // A version has one run a partition. Runs of a live table are read together with others.
         let filters =
             self.recipe.load.is_some() && wants_filters(&collected, self.recipe.memory_bytes);
         let job = BuildJob {
@@ -253,7 +253,7 @@ impl Drop for PartTask {
     }
 }
 
-/// Whether the partitions came whole, from the same sources.
+/// Checks that the partitions are complete, and from the same sources.
 fn check(parts: &BTreeMap<u32, TaskPart>) -> Result<(), DistributedError> {
     let mut first: Option<(u32, &Controls)> = None;
     for (&partition, part) in parts {
@@ -278,7 +278,7 @@ fn check(parts: &BTreeMap<u32, TaskPart>) -> Result<(), DistributedError> {
     Ok(())
 }
 
-/// A record that carries an operation: its tag, then its payload.
+/// Parses a record that carries an operation: its tag, then its payload.
 fn operation_of(bytes: &[u8]) -> Result<Operation<'_>, DistributedError> {
     let bad = |problem: &str| DistributedError::Batch(format!("a record: {problem}"));
     let (tag, payload) = bytes.split_first().ok_or_else(|| bad("it is empty"))?;

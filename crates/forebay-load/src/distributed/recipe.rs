@@ -1,5 +1,7 @@
-//! What tasks need to know of a push or a load, as a document that may travel anywhere. It holds no
-//! secrets: a task finds the credentials of the store in its own environment.
+//! Defines the document that says everything tasks need to know of a push or a load.
+//!
+//! It may be sent anywhere, because it holds no secrets. A task finds the store's credentials in
+//! its own environment.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,25 +24,25 @@ use crate::push::rows::PushRows;
 use crate::sort::{Boundaries, Duplicates, SortPlan, SortSpace};
 use crate::types::{arrow_schema, row_schema};
 
-/// Of the memory of a task that writes, a task that encodes holds this part back, at most.
+/// A task that encodes holds back at most this fraction of the memory of a task that writes.
 const GATHERED_PART: u64 = 16;
 
-/// A place in the columns, and what may be lost there.
+/// A place in the columns, and the loss allowed there.
 pub(super) type PlacedLoss = (String, Loss);
 
-/// See the module's text.
+/// The document that describes a push or a load to its tasks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
     pub(super) forebay_recipe: u64,
-    /// The URL or the whole path of the store.
+    /// The URL or the full path of the store.
     pub store: String,
     pub ticket: TaskTicket,
-    /// What the rows come from, for messages.
+    /// The source of the rows, for messages.
     pub source: String,
-    /// The columns that the table needs of the rows.
+    /// The columns that the table needs.
     pub(super) columns: Schema,
-    /// Places in these columns, and what may be lost there.
+    /// Places in these columns, and the losses allowed there.
     pub(super) losses: Vec<PlacedLoss>,
     pub(super) key: String,
     pub(super) value: ValueChoice,
@@ -51,27 +53,27 @@ pub struct Recipe {
     pub(super) page_bytes: Option<u32>,
     pub(super) duplicates: Choice,
     pub(super) skip_bad_rows: bool,
-    /// For the records of one task.
+    /// The memory for the records of one task.
     pub(super) memory_bytes: u64,
-    /// Where partitions begin; none before that is settled.
+    /// The lower bounds of partitions; empty until they are set.
     pub(super) partitions: Vec<Bound>,
-    /// What is more of a load.
+    /// The additional part for a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) load: Option<LoadRows>,
 }
 
-/// What rows of a load become.
+/// How rows of a load become records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LoadRows {
-    /// So many of the columns are those of the table, and come first.
+    /// The first columns, up to this number, are those of the table.
     pub stored: usize,
     pub operations: OperationChoice,
     /// Whether records carry operations.
     pub with_operations: bool,
 }
 
-/// Which of two records of one key stays, or that they become one.
+/// How two records of one key are resolved: one stays, or both are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Choice {
@@ -103,7 +105,7 @@ impl Choice {
         }
     }
 
-    /// Whether the order of two records of one key decides what comes of them.
+    /// Returns whether the order of two records of one key decides the result.
     pub fn is_by_age(self) -> bool {
         !matches!(self, Self::Fail | Self::ComposeInAnyOrder(_))
     }
@@ -158,10 +160,10 @@ impl Recipe {
         })
     }
 
-    /// What encodes the rows.
+    /// Creates the encoder of the rows.
     pub(super) fn encoder(&self) -> Result<RowEncoder, DistributedError> {
         let arrow = arrow_schema(&self.columns);
-        // Columns that contradict each other are found there.
+        // Its constructor finds columns that contradict each other.
         let bad = |problem: String| DistributedError::BadRecipe(problem);
         row_schema(&arrow).map_err(|error| bad(error.to_string()))?;
         let rows = self.rows()?;
@@ -188,13 +190,13 @@ impl Recipe {
         Ok(Boundaries::at(self.partitions.clone()))
     }
 
-    /// What sends the records of a source, when the partitions are settled.
+    /// Creates the gatherer of a source's records, once the partitions are set.
     pub(super) fn gatherer(&self, source: u32) -> Gatherer {
         let most_bytes = (self.memory_bytes / GATHERED_PART) as usize;
         Gatherer::new(source, self.partitions.len(), most_bytes)
     }
 
-    /// How the task of a partition sorts: on one thread.
+    /// Returns the sort plan for the task of a partition: one thread.
     pub(super) fn sort_plan(&self, disk: Arc<dyn Disk>, scratch: PathBuf) -> SortPlan {
         let run = RunOptions::new(
             self.order,
@@ -217,7 +219,7 @@ impl Recipe {
         )
     }
 
-    /// Whether records carry operations, as in [`crate::sort::SortPlan`].
+    /// Returns whether records carry operations, as in [`crate::sort::SortPlan`].
     pub(super) fn with_operations(&self) -> bool {
         let load = self.load.as_ref();
         load.map_or(self.ttl.is_some(), |load| load.with_operations)

@@ -1,4 +1,4 @@
-//! What the writer of a partition reports to the driver: a sealed document.
+//! Defines the report that the writer of a partition sends to the driver: a sealed document.
 
 use forebay_engine::{RunRef, seal, unseal};
 use serde::{Deserialize, Serialize};
@@ -9,28 +9,28 @@ use super::{Sources, Sum};
 use crate::column_profile::TableProfile;
 use crate::sort::Duplicates;
 
-/// The format number of reports that this program writes and reads.
+/// The format number of reports that this version writes and reads.
 const REPORT_FORMAT: u64 = 2;
 
-/// See the module's text.
+/// The report of one partition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Report {
     forebay_report: u64,
     pub ticket: TaskTicket,
     pub partition: u32,
-    /// The sources that sent something, if only that they had nothing.
+    /// The sources that reported to this partition, even those that had no records for it.
     pub sources: Sources,
-    /// What these sources sent to all partitions.
+    /// The totals that these sources sent to all partitions.
     pub whole: WholeLoad,
-    /// Of all rows; in the report of a push's first partition.
+    /// The profile of all rows, only in the report of a push's first partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<TableProfile>,
-    /// What came to this partition.
+    /// The records that this partition received.
     pub came: Sum,
-    /// What of it was left out because of another record of the same key.
+    /// The records left out in favour of another record of the same key.
     pub dropped: Sum,
-    /// The rest; none where nothing came.
+    /// The run of the remaining records; `None` if the partition received nothing.
     pub run: Option<RunRef>,
 }
 
@@ -61,7 +61,7 @@ impl Report {
             .map_err(|error| error.to_string())
     }
 
-    /// What the run holds.
+    /// Returns the sum of the records in the run.
     pub fn kept(&self) -> Option<Sum> {
         let Some(run) = &self.run else {
             return Some(Sum::default());
@@ -74,8 +74,8 @@ impl Report {
         })
     }
 
-    /// Notes what of all that came is not in the run: of composed records only how many, since
-    /// their content is another one then.
+    /// Records which of the received records are not in the run. Of composed records it counts only
+    /// the number, because their content changes.
     pub fn note_dropped(&mut self, duplicates: Duplicates) {
         let kept = self.kept();
         let dropped = kept.and_then(|kept| match composes(duplicates) {
@@ -88,7 +88,8 @@ impl Report {
         self.dropped = dropped.unwrap_or_default();
     }
 
-    /// Whether it fits the push or load and itself; the text says what does not.
+    /// Checks the report against the push or load and for consistency; the error text says what
+    /// does not fit.
     pub fn check(
         &self,
         ticket: &TaskTicket,

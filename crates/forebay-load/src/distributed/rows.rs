@@ -1,4 +1,4 @@
-//! The task of one part of the source: its rows become records, each for its partition.
+//! Runs the task of one part of the source: turns its rows into records for partitions.
 
 use std::cell::Cell;
 
@@ -23,10 +23,10 @@ use crate::push::rejects::Rejects;
 use crate::sort::{Boundaries, Tally};
 use crate::sources::{Batches, Input, SourceOptions, SourceSet};
 
-/// Rows of a part that its profile draws at most: they travel, and there may be many parts.
+/// The most rows that the profile of a part draws: profiles are sent, and there may be many parts.
 const SAMPLE_ROWS: usize = 512;
 
-/// See the module's text.
+/// A task that encodes the rows of one part of the source.
 #[derive(Debug)]
 pub struct RowTask {
     recipe: Recipe,
@@ -35,7 +35,7 @@ pub struct RowTask {
     router: Option<Router>,
     rejects: Rejects,
     sent: Vec<Tally>,
-    /// None of a load.
+    /// `None` in a load.
     profile: Option<TableProfile>,
     lossy: Vec<u64>,
 }
@@ -47,13 +47,13 @@ struct Router {
     gatherer: Gatherer,
 }
 
-/// Reads the batches of the part.
+/// A reader of the batches of the part.
 #[derive(Debug)]
 struct RowReader {
     encoder: RowEncoder,
-    /// How batches come to it.
+    /// The schema of the batches as received.
     arranged: SchemaRef,
-    /// Whence the rows come, for messages.
+    /// The source of the rows, for messages.
     name: String,
     source: u32,
     losses: Vec<(String, Loss)>,
@@ -62,8 +62,8 @@ struct RowReader {
 }
 
 impl RowTask {
-    /// `source` is the number of this part of the source, which no other has: of two rows with one
-    /// key, the one from the part with the lesser number is the older one.
+    /// Creates a task. `source` is the number of this part of the source and must be unique. Of two
+    /// rows with one key, the row from the part with the lower number is the older one.
     pub fn new(recipe: Recipe, source: i64) -> Result<Self, DistributedError> {
         let source_number = source;
         let source = u32::try_from(source).map_err(|_| DistributedError::Source {
@@ -104,8 +104,8 @@ impl RowTask {
         })
     }
 
-    /// Keys of rows, and how many bytes each stands for: the row for as many as its weight says.
-    /// Rows that cannot be stored are passed over; encoding tells of them.
+    /// Returns keys of rows, and the number of bytes each represents, from the row's weight. Rows
+    /// that cannot be stored are skipped; encoding reports them.
     pub fn sample(
         &mut self,
         batch: &RecordBatch,
@@ -138,8 +138,9 @@ impl RowTask {
         sample_batch(keys.finish(), bytes.finish())
     }
 
-    /// Takes the rows of a batch in, and gives what is to be sent by now. The batches of a part
-    /// come in the order of its rows. After an error the task is not to go on.
+    /// Encodes the rows of a batch, and returns the batches that are ready to be sent. The batches
+    /// of a part must arrive in the order of its rows. After an error the task must not be used
+    /// again.
     pub fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<RecordBatch>, DistributedError> {
         let Self {
             router,
@@ -166,7 +167,7 @@ impl RowTask {
             router.gatherer.push(partition, key, &framed)
         });
         let changed = changed.map_err(|mut error| {
-            // The types are the table's: no other can be given.
+            // The types are the table's, which the caller cannot change.
             if let DistributedError::BadRow { advice, .. } = &mut error
                 && is_load
             {
@@ -181,8 +182,8 @@ impl RowTask {
         Ok(router.gatherer.take_ready())
     }
 
-    /// What was held back, and the control rows, one for each partition, when all rows of the part
-    /// have been encoded.
+    /// Returns the held-back records and the control rows, one for each partition, after all rows
+    /// of the part are encoded.
     pub fn finish(self) -> Result<Vec<RecordBatch>, DistributedError> {
         let router = self.router.ok_or(DistributedError::NoBoundaries)?;
         let mut all = Tally::default();
@@ -197,7 +198,7 @@ impl RowTask {
         if let Some(profile) = &mut profile {
             profile.shrink(SAMPLE_ROWS);
         }
-        // The first partition gets it, and `take` leaves none for the others.
+        // The first partition gets it, and `take` leaves `None` for the others.
         let controls = self.sent.iter().map(|sent| {
             let control = Control::new(stamp, self.source, Sum::from(*sent), whole.clone());
             control.with_profile(profile.take()).to_bytes()
@@ -207,8 +208,8 @@ impl RowTask {
 }
 
 impl RowReader {
-    /// Calls `take` with each row's number within the part, key and operation; gives what
-    /// conversions changed.
+    /// Calls `take` with each row's number within the part, key and operation; returns the values
+    /// that conversions changed.
     fn read(
         &mut self,
         batch: &RecordBatch,
@@ -246,7 +247,7 @@ impl RowReader {
         Ok(sources.lossy())
     }
 
-    /// The batch with the table's columns, of the table's types.
+    /// Returns the batch with the table's columns, in the table's types.
     fn open(&self, batch: &RecordBatch) -> Result<SourceSet, DistributedError> {
         let wanted = self.encoder.batch_schema();
         self.check_columns(wanted.fields(), batch.schema_ref().fields())?;
@@ -257,7 +258,8 @@ impl RowReader {
         Ok(sources)
     }
 
-    /// A batch has the columns that the table needs, and where rows are stored whole, no others.
+    /// Checks that a batch has the columns that the table needs. If rows are stored whole, it may
+    /// have no others.
     fn check_columns(&self, wanted: &Fields, found: &Fields) -> Result<(), DistributedError> {
         let missing = |of: &Fields, within: &Fields| {
             let field = of.iter().find(|field| within.find(field.name()).is_none());

@@ -1,4 +1,4 @@
-//! The reports of all partitions, held against each other and against what they are reports of.
+//! Checks the reports of all partitions against each other and against their push or load.
 
 use forebay_engine::RunRef;
 
@@ -13,30 +13,30 @@ use crate::push::PushError;
 use crate::sort::Duplicates;
 use crate::sources::SourceOptions;
 
-/// What reports have to fit.
+/// The expectations that reports have to meet.
 pub(super) struct ExpectedReports<'a> {
     pub ticket: &'a TaskTicket,
     pub duplicates: Duplicates,
     pub losses: &'a [PlacedLoss],
-    /// How many columns have a profile; none in loads.
+    /// The number of columns with a profile; none in loads.
     pub columns: usize,
 }
 
-/// What the reports of all partitions come to.
+/// The combined result of the reports of all partitions.
 pub(super) struct SettledReports {
-    /// At the index of its partition, if that got any.
+    /// The runs at the indices of their partitions; `None` for a partition without records.
     pub runs: Vec<Option<RunRef>>,
-    /// What the runs hold.
+    /// The sum of the records in the runs.
     pub kept: Sum,
     /// Rows that were left out, or composed with others.
     pub duplicates: u64,
-    /// What the sources sent.
+    /// The totals that the sources sent.
     pub whole: WholeLoad,
-    /// Of all their rows, unless it is a load.
+    /// The profile of all rows; empty in a load.
     pub profile: TableProfile,
 }
 
-/// Places of the columns that are needed, and what may be lost there.
+/// Returns places of the needed columns, and the losses allowed there.
 pub(super) fn losses_of(options: &SourceOptions) -> Vec<PlacedLoss> {
     let given = options.columns.iter();
     let lossy = given.filter(|given| given.loss != Loss::None);
@@ -45,7 +45,7 @@ pub(super) fn losses_of(options: &SourceOptions) -> Vec<PlacedLoss> {
         .collect()
 }
 
-/// What was lost there.
+/// Returns the losses that happened at these places.
 pub(super) fn lossy(losses: Vec<PlacedLoss>, whole: &WholeLoad) -> Vec<Lossy> {
     let counted = losses.into_iter().zip(&whole.lossy);
     let lossy = counted.map(|((column, how), values)| Lossy {
@@ -57,8 +57,8 @@ pub(super) fn lossy(losses: Vec<PlacedLoss>, whole: &WholeLoad) -> Vec<Lossy> {
 }
 
 impl ExpectedReports<'_> {
-    /// Takes the reports, one for each partition, all made from the same sources; nothing of what
-    /// these sent is missing.
+    /// Accepts the reports, one for each partition, if all come from the same sources and nothing
+    /// that these sent is missing.
     pub fn settle(
         &self,
         texts: &[String],
@@ -86,7 +86,7 @@ impl ExpectedReports<'_> {
         })
     }
 
-    /// The reports, one for each partition, in their order.
+    /// Reads the reports, one for each partition, in the order of partitions.
     fn read(&self, texts: &[String], partitions: usize) -> Result<Vec<Report>, DistributedError> {
         let of = texts.len();
         let mut found: Vec<Option<Report>> = (0..partitions).map(|_| None).collect();
@@ -124,7 +124,8 @@ impl ExpectedReports<'_> {
     }
 }
 
-/// What the sources sent, when all partitions were built from the same ones, and nothing was lost.
+/// Returns the sources' totals, if all partitions were built from the same sources and nothing was
+/// lost.
 fn whole_of(reports: &[Report]) -> Result<WholeLoad, DistributedError> {
     let (mut whole, mut sources) = (WholeLoad::default(), Sources::default());
     let mut came = Some(Sum::default());

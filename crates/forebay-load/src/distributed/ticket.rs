@@ -1,4 +1,4 @@
-//! What tasks write runs for: a version in the making, or a load.
+//! Defines the ticket of a task's runs: the unpublished version or the load they belong to.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use forebay_engine::live::LoadTicket;
 use forebay_engine::{NewRun, RunId, Store, StoreError, TableName, Ticket};
 use serde::{Deserialize, Serialize};
 
-/// See the module's text.
+/// The unpublished version or the load that tasks write runs for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TaskTicket {
@@ -22,7 +22,7 @@ impl TaskTicket {
         }
     }
 
-    /// A random number that no other push or load has.
+    /// Returns a random number that is unique to this push or load.
     pub fn stamp(&self) -> u64 {
         match self {
             Self::Push(ticket) => ticket.stamp,

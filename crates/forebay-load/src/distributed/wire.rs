@@ -1,5 +1,6 @@
-//! Records on their way from the tasks that encode them to those that write them: columns that any
-//! engine can shuffle.
+//! Defines the columns in which records travel from encoding tasks to writing tasks.
+//!
+//! Any engine can shuffle them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use super::DistributedError;
 
-/// The place in the sequence of a control row.
+/// The sequence number of a control row.
 pub(super) const CONTROL_SEQUENCE: i64 = -1;
 
 static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
@@ -23,14 +24,14 @@ static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     ]))
 });
 
-/// The columns of records under way: `partition`; `records`, a bunch of them, or the content of a
-/// control row; `source` and `sequence`, by which records of one key are told apart by age. The
+/// Returns the columns of records in transit: `partition`; `records`, a chunk of them, or the
+/// content of a control row; `source` and `sequence`, which order records of one key by age. The
 /// sequence of a control row is -1.
 pub fn record_schema() -> SchemaRef {
     SCHEMA.clone()
 }
 
-/// Puts bunches and control rows of a source into a batch.
+/// A builder of batches from a source's chunks and control rows.
 #[derive(Debug)]
 pub(super) struct WireRows {
     partition: Int32Builder,
@@ -51,7 +52,7 @@ impl WireRows {
         }
     }
 
-    /// Of what was pushed.
+    /// Returns the bytes pushed so far.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -82,7 +83,7 @@ impl WireRows {
     }
 }
 
-/// A batch of bunches and control rows, its columns by name.
+/// A received batch of chunks and control rows, its columns by name.
 pub(super) struct Arrived {
     partition: Int32Array,
     records: BinaryArray,
@@ -90,7 +91,7 @@ pub(super) struct Arrived {
     sequence: Int64Array,
 }
 
-/// One of its rows.
+/// A row of a received batch.
 pub(super) struct WireRow<'a> {
     pub partition: i32,
     pub records: &'a [u8],
@@ -141,7 +142,7 @@ impl Arrived {
     }
 }
 
-/// The columns of samples: `key`, and the `bytes` that it stands for.
+/// Builds a batch of samples: columns `key`, and the number of `bytes` that each key represents.
 pub(super) fn sample_batch(
     keys: BinaryArray,
     bytes: Int64Array,
@@ -155,7 +156,7 @@ pub(super) fn sample_batch(
     batch.map_err(|error| DistributedError::Batch(error.to_string()))
 }
 
-/// Takes such a batch apart.
+/// Reads such a batch.
 pub(super) fn samples_of(
     batch: &RecordBatch,
     samples: &mut Vec<(Vec<u8>, u64)>,

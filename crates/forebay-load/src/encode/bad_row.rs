@@ -1,10 +1,10 @@
-//! Why a row is not stored.
+//! Defines the reasons for which a row is not stored.
 
 use std::sync::Arc;
 
 use forebay_run::format::MAX_KEY_BYTES;
 
-/// What is wrong with a row that its source could read.
+/// An error of a row that its source could read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BadRow {
     #[error("the key column '{column}' is null")]

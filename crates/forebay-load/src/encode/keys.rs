@@ -8,12 +8,12 @@ use forebay_run::row::{Column, Datum, Kind, Schema, civil_from_days, f16_to_f32}
 
 use super::EncodeError;
 use super::bad_row::BadRow;
-use super::cells::Cells;
-use super::scalar::scalar;
+use crate::convert::cells::Cells;
+use crate::convert::scalar::scalar;
 use crate::key::{Form, KeyTemplate, TemplatePart};
 use crate::uuid::UUID_BYTES;
 
-/// Whole numbers up to here are exact in a 64-bit float.
+/// Integers up to this one are exact in a 64-bit float.
 const MAX_WHOLE_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 /// A template bound to the columns of a schema.
@@ -62,7 +62,7 @@ impl KeyWriter {
         })
     }
 
-    /// Appends the key of a row, or says why it has none.
+    /// Appends the key of a row, or returns why it has none.
     #[inline]
     pub fn write(&self, cells: &[Cells<'_>], row: usize, out: &mut Vec<u8>) -> Result<(), BadRow> {
         for part in &self.parts {
@@ -90,7 +90,7 @@ impl KeyWriter {
     }
 }
 
-/// Refuses kinds that make no keys, and widths of what is no number.
+/// Refuses kinds that cannot make keys, and widths for kinds that are not numbers.
 fn check(column: &Column, form: Form, whole: bool) -> Result<(), EncodeError> {
     let refuse = |reason| {
         Err(EncodeError::KeyType {
@@ -190,7 +190,8 @@ fn write_uuid(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Signed numbers with their sign bit turned, so that negative ones come first.
+/// Writes eight big-endian bytes. Signed numbers have their sign bit flipped, so that negative ones
+/// sort first.
 fn write_big_endian(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), BadRow> {
     let signed = |value: i64| value as u64 ^ 1 << 63;
     let number = match value {
@@ -220,7 +221,7 @@ fn whole_number(float: f64, name: &Arc<str>, out: &mut Vec<u8>) -> Result<(), Ba
     })
 }
 
-/// Years outside 0000 to 9999 do not sort as text.
+/// Refuses years outside 0000 to 9999, which do not sort as text.
 fn check_year(value: &Datum<'_>, name: &Arc<str>) -> Result<(), BadRow> {
     let days = match value {
         Datum::Date(days) => i64::from(*days),

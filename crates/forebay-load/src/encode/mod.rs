@@ -1,15 +1,13 @@
-//! From Arrow batches to keys and values.
+//! Encodes the rows of Arrow batches as keys and values.
 //!
 //! A [`RowEncoder`] is compiled for one Arrow schema, key template and choice of value; each thread
-//! has its own clone. Arrays are taken apart once a batch, buffers are kept from row to row.
+//! has its own clone. It splits arrays once a batch, and reuses its buffers from row to row.
 
 mod bad_row;
-pub(crate) mod cells;
 mod keys;
 mod numbers;
 mod operations;
 mod packer;
-pub(crate) mod scalar;
 
 #[cfg(test)]
 mod tests;
@@ -26,17 +24,17 @@ use serde::{Deserialize, Serialize};
 pub use bad_row::BadRow;
 pub use operations::{Expiry, OperationChoice, Verb};
 
+use crate::convert::cells::Cells;
+use crate::convert::scalar::scalar;
 use crate::key::KeyTemplate;
 use crate::near;
 use crate::types::{TypeError, plain_schema, row_schema};
-use cells::Cells;
 use keys::KeyWriter;
 use numbers::{number_writer, write_number};
 use operations::Operations;
 use packer::{ListPacker, RowPacker};
-use scalar::scalar;
 
-/// What is stored for a key.
+/// The part of a row that is stored as the value.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueChoice {
@@ -51,7 +49,7 @@ pub enum ValueChoice {
 }
 
 impl ValueChoice {
-    /// The one column that is stored.
+    /// Returns the only column that is stored, if there is one.
     pub fn column(&self) -> Option<&str> {
         match self {
             ValueChoice::Row => None,
@@ -69,7 +67,7 @@ pub enum Encoded {
     List { column: String, item: Kind },
 }
 
-/// Why rows of a schema cannot be stored as asked.
+/// An error of a schema whose rows cannot be stored as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
     #[error(transparent)]
@@ -80,7 +78,7 @@ pub enum EncodeError {
         what: &'static str,
         column: String,
         columns: Vec<String>,
-        /// Why it has not, where that is known.
+        /// The reason why the column is missing, if known.
         why: String,
     },
     #[error("the column '{column}' cannot be part of the key: it {reason}")]
@@ -115,7 +113,7 @@ pub enum EncodeError {
 }
 
 impl EncodeError {
-    /// With what is known of why a column is lacking.
+    /// Adds the known reason why a column is missing.
     pub(crate) fn explained(mut self, why_lacking: impl Fn(&str) -> String) -> Self {
         if let Self::UnknownColumn { column, why, .. } = &mut self {
             *why = why_lacking(column);
@@ -124,7 +122,7 @@ impl EncodeError {
     }
 }
 
-/// Turns the rows of batches into keys and values.
+/// An encoder of rows as keys and values.
 #[derive(Debug, Clone)]
 pub struct RowEncoder {
     /// The Arrow schema, without dictionaries and run ends.
@@ -135,7 +133,7 @@ pub struct RowEncoder {
     keys: KeyWriter,
     values: ValueWriter,
     operations: Option<Operations>,
-    /// What the row at hand does.
+    /// The operation of the current row.
     verb: Verb,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -163,7 +161,7 @@ enum ValueWriter {
 }
 
 impl RowEncoder {
-    /// Rows of this schema update their keys.
+    /// Creates an encoder whose rows update their keys.
     pub fn new(
         schema: &SchemaRef,
         key: &KeyTemplate,
@@ -172,8 +170,8 @@ impl RowEncoder {
         Self::beside(schema, Vec::new(), key, value, None)
     }
 
-    /// Rows of `stored` come beside other columns, which the key and the choice of operations may
-    /// name. Without that choice they update their keys.
+    /// Creates an encoder for rows of `stored` and further columns, which the key and the choice of
+    /// operations may name. Without that choice rows update their keys.
     pub fn beside(
         stored: &SchemaRef,
         extra: Vec<FieldRef>,
@@ -203,28 +201,28 @@ impl RowEncoder {
         })
     }
 
-    /// How keys are made, with all that was settled by the source.
+    /// Returns the key template, with all forms settled by the source.
     pub fn template(&self) -> &KeyTemplate {
         &self.template
     }
 
-    /// The columns that batches have to have.
+    /// Returns the columns that batches must have.
     pub fn batch_schema(&self) -> &SchemaRef {
         &self.arrow
     }
 
-    /// The schema of the source's rows: what the rows are packed by when they are the values.
+    /// Returns the schema of the source's rows. If rows are the values, they are packed by it.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The form of the values.
+    /// Returns the form of the values.
     pub fn encoded(&self) -> &Encoded {
         &self.encoded
     }
 
-    /// Encodes a batch, row by row: `accept` gets the row's index, key and operation, `reject` its
-    /// index and what is wrong with it. An error of either ends the batch and is given back.
+    /// Encodes a batch, row by row. `accept` gets the row's index, key and operation; `reject` gets
+    /// its index and its error. An error of either ends the batch and is returned.
     ///
     /// REQUIRES: the batch's columns are those of [`RowEncoder::batch_schema`], by position.
     pub fn encode<E: From<EncodeError>>(
@@ -266,7 +264,7 @@ impl RowEncoder {
         Ok(())
     }
 
-    /// Puts the row's key and value together.
+    /// Builds the row's key and value.
     #[inline]
     fn encode_row(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), BadRow> {
         self.key.clear();
@@ -322,7 +320,7 @@ impl ValueWriter {
     }
 }
 
-/// The columns of a schema and more, without dictionaries and run ends.
+/// Returns the columns of a schema and `extra`, without dictionaries and run ends.
 fn joined(schema: &SchemaRef, extra: Vec<FieldRef>) -> SchemaRef {
     let fields = schema.fields().iter().cloned().chain(extra);
     plain_schema(&Arc::new(arrow_schema::Schema::new(
@@ -376,7 +374,7 @@ fn value_writer(
     })
 }
 
-/// The position of a column, or an error that lists those there are.
+/// Returns the position of a column, or an error that lists the existing columns.
 fn find(schema: &Schema, name: &str, what: &'static str) -> Result<usize, EncodeError> {
     schema
         .column_index(name)

@@ -1,4 +1,4 @@
-//! Values that are one number, which deltas add up.
+//! Writes values that are one number, which deltas can add to.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use forebay_run::number::Number;
 use forebay_run::row::{Datum, Kind, Schema};
 
 use super::bad_row::BadRow;
-use super::cells::Cells;
-use super::scalar::scalar;
 use super::{EncodeError, Encoded, ValueWriter};
+use crate::convert::cells::Cells;
+use crate::convert::scalar::scalar;
 use crate::convert::{exact_float64, shown};
 
-/// Writes a column of a table that holds numbers; a column of anything else is refused.
+/// Returns the writer of a column of numbers; refuses other columns.
 pub(super) fn number_writer(
     schema: &Schema,
     index: usize,

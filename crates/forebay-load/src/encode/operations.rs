@@ -1,4 +1,4 @@
-//! What a row does to its key, and how long that lasts.
+//! Determines the operation and the expiry of a row.
 
 use std::sync::Arc;
 
@@ -8,43 +8,44 @@ use forebay_run::times::Times;
 use serde::{Deserialize, Serialize};
 
 use super::bad_row::BadRow;
-use super::cells::Cells;
-use super::scalar::scalar;
 use super::{EncodeError, find};
+use crate::convert::cells::Cells;
+use crate::convert::scalar::scalar;
 
-/// How rows become operations, beyond an update for each.
+/// The rules that turn rows into operations other than updates.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperationChoice {
-    /// The column that says what a row does: insert, update, delete or delta.
+    /// The column with a row's operation: insert, update, delete or delta.
     pub column: Option<String>,
-    /// What rows do without one.
+    /// The operation of rows if there is no such column.
     pub verb: Verb,
-    /// Inserts make bad rows; what does them instead.
+    /// If set, inserts are bad rows; the text names the command that inserts instead.
     pub refuse_inserts: Option<String>,
-    /// What deltas mean in the table, if it has any.
+    /// The kind of deltas that the table accepts, if any.
     pub delta: Option<DeltaKind>,
     pub expiry: Expiry,
     /// The time of the push, in milliseconds since 1970-01-01 UTC.
     pub now_ms: u64,
-    /// Hold rows to the schema's columns that cannot be null; a delete needs none but its key's.
+    /// Whether each row is checked for values in columns that cannot be null. A delete needs only
+    /// those of its key.
     pub may_lack_values: bool,
 }
 
-/// When rows expire.
+/// The expiry of rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expiry {
     #[default]
     Never,
-    /// So long after the push.
+    /// This many milliseconds after the push.
     AfterMs(u64),
-    /// When this column says: a time, or a number of seconds after the push; where it is null so
-    /// many milliseconds after the push.
+    /// The moment in this column: a time, or a number of seconds after the push. If it is null,
+    /// `else_ms` milliseconds after the push.
     Column { name: String, else_ms: u64 },
 }
 
-/// What a row does, before its value is known.
+/// The kind of operation of a row, before its value is known.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
@@ -83,7 +84,8 @@ enum BoundExpiry {
 }
 
 impl Operations {
-    /// `all` has the columns of batches, `stored` those of the rows, which come first.
+    /// Binds the choice. `all` has the columns of batches; `stored` those of the rows, which come
+    /// first.
     pub fn new(
         all: &Schema,
         stored: &Schema,
@@ -131,12 +133,12 @@ impl Operations {
         })
     }
 
-    /// Whether the schema's promises about nulls are held row by row.
+    /// Returns whether this checks nulls row by row.
     pub fn checks_nulls(&self) -> bool {
         !self.required.is_empty()
     }
 
-    /// What the row does.
+    /// Returns the kind of operation of the row.
     pub fn verb(&self, cells: &[Cells<'_>], row: usize) -> Result<Verb, BadRow> {
         let Some(place) = &self.column else {
             return Ok(self.verb);
@@ -170,7 +172,7 @@ impl Operations {
         }
     }
 
-    /// Whether all columns are there that a row with a value needs.
+    /// Checks that all columns are present that a row with a value needs.
     pub fn check_nulls(&self, cells: &[Cells<'_>], row: usize) -> Result<(), BadRow> {
         match self
             .required
@@ -184,7 +186,7 @@ impl Operations {
         }
     }
 
-    /// The operation of a row with this value.
+    /// Returns the operation of a row with this value.
     pub fn operation<'v>(
         &self,
         verb: Verb,
@@ -226,7 +228,7 @@ impl Operations {
             let ms = self.now_ms as f64 + seconds * 1000.0;
             (!ms.is_nan()).then_some(ms.max(0.0) as u64)
         };
-        // What is said to expire at the end of time never does; never is stored otherwise.
+        // An expiry at the maximum time means never, which is stored in another form.
         let moment = match datum {
             Datum::Null => return Ok(else_ms),
             Datum::Int(seconds) => after(seconds as f64),

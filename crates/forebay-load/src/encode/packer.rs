@@ -1,17 +1,17 @@
-//! Packs cells into rows and lists, with buffers that are kept from row to row.
+//! Packs cells into rows and lists, with buffers that are reused from row to row.
 
 use forebay_run::row::{Kind, ListWriter, RowError, RowWriter, Schema};
 
-use super::cells::{Cells, Values};
+use crate::convert::cells::{Cells, Values};
 
-/// Packs rows of a schema.
+/// A packer of rows of a schema.
 #[derive(Debug, Clone)]
 pub(super) struct RowPacker {
     writer: RowWriter,
     nested: Vec<NestedColumn>,
 }
 
-/// What a column needs besides its row's buffers.
+/// The part of a column's state that is not in its row's buffers.
 #[derive(Debug, Clone)]
 enum NestedColumn {
     Scalar,
@@ -19,7 +19,7 @@ enum NestedColumn {
     Struct(Box<RowPacker>),
 }
 
-/// Packs lists of items of a kind.
+/// A packer of lists of items of a kind.
 #[derive(Debug, Clone)]
 pub(super) struct ListPacker {
     writer: ListWriter,
@@ -103,7 +103,7 @@ impl RowPacker {
     }
 }
 
-/// The common widths apart, so that the copies are of constant size.
+/// Handles the common widths separately, so that the copies have constant size.
 #[inline]
 fn put_fixed(writer: &mut RowWriter, column: usize, bytes: &[u8], width: usize, row: usize) {
     let value = &bytes[row * width..(row + 1) * width];
@@ -122,7 +122,7 @@ impl ListPacker {
         }
     }
 
-    /// Appends the list in row `row` of `cells`, a column of lists that is not null there.
+    /// Appends the list in row `row` of `cells`, a column of lists that is not null in that row.
     pub fn pack(
         &mut self,
         cells: &Cells<'_>,

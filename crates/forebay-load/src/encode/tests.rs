@@ -26,7 +26,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 type Pair = (Vec<u8>, Vec<u8>);
 type BadCell = (usize, String);
 
-/// Keys and values of the good rows, reasons of the bad ones.
+/// Returns keys and values of the good rows, and errors of the bad ones.
 fn encode(
     batch: &RecordBatch,
     key: &str,
@@ -180,7 +180,7 @@ fn bytes_in_keys() {
     assert_eq!(keys[0].as_deref(), Ok("ff00"));
     assert_eq!(keys[1].as_ref().unwrap_err(), "the key is empty");
     assert_eq!(keys[2].as_deref(), Ok("61"));
-    // A column that says that it holds UUIDs.
+    // A column that is marked as holding UUIDs.
     let field = Field::new("a", ids.data_type().clone(), true);
     let schema = Arc::new(arrow_schema::Schema::new(vec![with_uuid_mark(field)]));
     let batch = RecordBatch::try_new(schema, vec![ids]).unwrap();

@@ -1,4 +1,4 @@
-//! Batches of several columns.
+//! Builds batches of several columns.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::build::Builder;
 use super::fixed::{CellError, parquet_kind};
 use crate::types::arrow_field;
 
-/// Builds batches of several columns.
+/// A builder of batches of several columns.
 pub(super) struct BatchBuilder {
     schema: SchemaRef,
     columns: Vec<Builder>,
@@ -19,7 +19,7 @@ pub(super) struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Of the plain Arrow types of columns, or of those that Parquet has for them.
+    /// Creates a builder with the plain Arrow types of columns, or those that Parquet supports.
     pub fn new(columns: &[Column], for_parquet: bool) -> BatchBuilder {
         let field = |column: &Column| match for_parquet {
             false => arrow_field(column),
@@ -56,7 +56,7 @@ impl BatchBuilder {
         self.bytes += bytes;
     }
 
-    /// Whether it is time to [`BatchBuilder::finish`].
+    /// Returns whether the batch is full, so that the caller should [`BatchBuilder::finish`] it.
     pub fn full(&self) -> bool {
         self.rows >= 8192 || self.bytes >= 8 << 20
     }

@@ -1,4 +1,4 @@
-//! From stored values back to Arrow arrays.
+//! Builds Arrow arrays from stored values.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use forebay_run::row::{Datum, Kind, RowError};
 use super::fixed::{CellError, Change, parquet_kind, push_changed};
 use crate::types::{arrow_fields, arrow_type};
 
-/// The most bytes or items that an array's 32-bit offsets reach.
+/// The most bytes or items that an array's 32-bit offsets can address.
 const MAX_OFFSET: usize = i32::MAX as usize;
 
-/// Builds arrays of one kind, one after another.
+/// A builder of arrays of one kind, one after another.
 pub(super) struct Builder {
     data_type: DataType,
     nulls: NullBufferBuilder,
@@ -41,7 +41,7 @@ enum Store {
         ends: Vec<i32>,
         bytes: Vec<u8>,
     },
-    /// Lists, with the length that all have if there is one; a map's items are its entries.
+    /// Lists, with their common length if they have one; a map's items are its entries.
     List {
         ends: Vec<i32>,
         length: Option<usize>,
@@ -51,7 +51,7 @@ enum Store {
 }
 
 impl Builder {
-    /// Of the plain Arrow type of a kind, or of the type that Parquet has for it.
+    /// Creates a builder with the plain Arrow type of a kind, or the type that Parquet supports.
     pub fn new(kind: &Kind, for_parquet: bool) -> Builder {
         let of = |kind: &Kind| Builder::new(kind, for_parquet);
         let fields = |schema: &forebay_run::row::Schema| {
@@ -142,7 +142,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The values since the last array, as an array.
+    /// Returns the values since the last array, as an array.
     pub fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let rows = self.nulls.len();
         let nulls = self.nulls.finish();
@@ -184,7 +184,7 @@ impl Builder {
     }
 }
 
-/// The type of a map's entries.
+/// Returns the type of a map's entries.
 fn entries_type(map: &Kind) -> DataType {
     match map {
         Kind::Map { entries, .. } => DataType::Struct(arrow_fields(entries)),
@@ -206,7 +206,7 @@ fn offset(length: usize) -> Result<i32, RowError> {
 
 /// Takes the offsets, leaving those of an empty array.
 fn take_offsets(ends: &mut Vec<i32>) -> OffsetBuffer<i32> {
-    // They begin at 0 and only rise, as the type wants.
+    // They begin at 0 and never decrease, as the type requires.
     OffsetBuffer::new(ScalarBuffer::from(std::mem::replace(ends, vec![0])))
 }
 

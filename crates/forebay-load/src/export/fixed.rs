@@ -1,18 +1,17 @@
-//! Values of fixed width in Arrow's layout, as they are stored or in the type that Parquet has for
-//! them.
+//! Writes fixed-width values in Arrow's layout, as stored or in the type that Parquet supports.
 
 use arrow_buffer::{MutableBuffer, i256};
 use forebay_run::row::{Column, Datum, Kind, RowError, Schema, TimeUnit};
 
 const DAY_MS: i64 = 86_400_000;
-/// Digits of a decimal of 128 bits.
+/// The digits of a decimal of 128 bits.
 const MAX_DIGITS_128: u8 = 38;
 
-/// Why a value does not go into an array.
+/// An error of a value that cannot be stored in an array.
 #[derive(Debug)]
 pub(super) enum CellError {
     Row(RowError),
-    /// The file's type does not hold it.
+    /// The file's type does not hold the value.
     Beyond(&'static str),
 }
 
@@ -22,7 +21,7 @@ impl From<RowError> for CellError {
     }
 }
 
-/// What becomes of a value on its way into a Parquet file.
+/// The change of a value when it is written to a Parquet file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Change {
     None,
@@ -30,12 +29,12 @@ pub(super) enum Change {
     Milliseconds,
     /// Milliseconds since 1970-01-01 become days.
     Days,
-    /// A decimal is multiplied, to lose its negative scale.
+    /// A decimal is multiplied to remove its negative scale.
     Scale(i256),
 }
 
 impl Change {
-    /// What makes values of `kind` those of its [`parquet_kind`].
+    /// Returns the change that turns values of `kind` into those of its [`parquet_kind`].
     pub fn of(kind: &Kind) -> Change {
         match kind {
             Kind::Timestamp {
@@ -50,7 +49,7 @@ impl Change {
                 scale: scale @ ..0, ..
             } => {
                 let power = i256::from_i128(10).checked_pow(u32::from(scale.unsigned_abs()));
-                // The decimals that this is too large for are refused before anything is written.
+                // Decimals for which this is too large are refused before anything is written.
                 power.map_or(Change::None, Change::Scale)
             }
             _ => Change::None,
@@ -58,8 +57,8 @@ impl Change {
     }
 }
 
-/// The kind that Parquet has for a kind: milliseconds for seconds, days for a date of 64 bits, no
-/// negative scales.
+/// Returns the kind that Parquet supports for a kind: milliseconds for seconds, days for a date of
+/// 64 bits, no negative scales.
 pub(super) fn parquet_kind(kind: &Kind) -> Kind {
     let column = |column: &Column| {
         let kind = parquet_kind(&column.kind);
@@ -108,7 +107,7 @@ pub(super) fn parquet_kind(kind: &Kind) -> Kind {
     }
 }
 
-/// Appends a value, changed, in `width` bytes.
+/// Appends a changed value in `width` bytes.
 pub(super) fn push_changed(
     bytes: &mut MutableBuffer,
     width: usize,

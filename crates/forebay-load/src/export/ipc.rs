@@ -1,4 +1,4 @@
-//! Arrow output: an IPC file or stream, of batches of at most 8,192 rows, not compressed.
+//! Writes Arrow output: an IPC file or stream of uncompressed batches of at most 8,192 rows.
 
 use std::io::Write;
 
@@ -46,7 +46,7 @@ impl<W: Write> BatchWriter for IpcWriter<W> {
     }
 }
 
-/// Tells errors of the output from those of arrays.
+/// Distinguishes errors of the output from those of arrays.
 fn failed(error: ArrowError) -> ExportError {
     match error {
         ArrowError::IoError(_, error) => ExportError::Io(error),

@@ -1,4 +1,4 @@
-//! The columns of an exported file, and where their values come from.
+//! Defines the columns of an exported file and the origins of their values.
 
 use forebay_engine::ValueKind;
 use forebay_run::number::Number;
@@ -7,14 +7,14 @@ use forebay_run::row::{Column, Datum, Kind, ListView, RowError, RowView, Schema}
 use crate::key::{Form, KeyTemplate, TemplatePart};
 use crate::near;
 
-/// What the values of a table are.
+/// The form of a table's values.
 #[derive(Debug, Clone, Copy)]
 pub enum ExportValues<'a> {
     Rows(&'a Schema),
     Bytes,
     /// Numbers of eight bytes.
     Numbers(Number),
-    /// Lists of items of a kind, all of one length where there is one.
+    /// Lists of items of a kind; with `length`, all of that length.
     Lists {
         item: &'a Kind,
         length: Option<u32>,
@@ -22,7 +22,8 @@ pub enum ExportValues<'a> {
 }
 
 impl<'a> ExportValues<'a> {
-    /// Of a table: what its values are, its columns, and the number that a value is, if it is one.
+    /// Creates the form from a table's value kind, its columns, and its number type, if its values
+    /// are numbers.
     pub fn new(kind: &'a ValueKind, schema: &'a Schema, number: Option<Number>) -> Self {
         match (kind, number) {
             (_, Some(number)) => ExportValues::Numbers(number),
@@ -36,20 +37,20 @@ impl<'a> ExportValues<'a> {
     }
 }
 
-/// Which columns are made of a table's records.
+/// The choice of columns made from a table's records.
 #[derive(Debug, Clone, Copy)]
 pub struct TableColumns<'a> {
     pub values: ExportValues<'a>,
-    /// The template that makes the keys; `None` where keys come from anywhere.
+    /// The template of the keys; `None` if keys may be arbitrary.
     pub key: Option<&'a str>,
-    /// Keys are binary; else they are text, and one that is not UTF-8 is an error.
+    /// Keys are binary. Otherwise they are text, and a key that is not UTF-8 is an error.
     pub binary: bool,
-    /// The columns of these names, in their order; else all.
+    /// Only the columns of these names, in their order; `None` for all.
     pub only: Option<&'a [String]>,
 }
 
 impl TableColumns<'_> {
-    /// The columns.
+    /// Returns the columns.
     pub fn columns(&self) -> Result<Vec<Column>, NoSuchColumn> {
         self.layout().map(|layout| layout.columns)
     }
@@ -68,20 +69,20 @@ impl TableColumns<'_> {
     }
 }
 
-/// The columns of the file and where they come from.
+/// The columns of a file, with the origins of their values.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub columns: Vec<Column>,
-    /// Of each of them.
+    /// The origin of each column.
     origins: Vec<CellOrigin>,
     values: LayoutValues,
 }
 
-/// Where the values of a column come from.
+/// The origin of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CellOrigin {
     Key,
-    /// All of the value.
+    /// The whole value.
     Value,
     /// A column of the rows.
     Field(usize),
@@ -96,8 +97,8 @@ enum LayoutValues {
 }
 
 impl Layout {
-    /// `key` is the template that makes all keys, if there is one. `key_kind` and `bytes_kind` are
-    /// text or binary: what keys are, and values of bytes.
+    /// Creates a layout. `key` is the template of all keys, if there is one. `key_kind` and
+    /// `bytes_kind` are text or binary: the kinds of keys, and of values of bytes.
     pub fn new(
         export: ExportValues<'_>,
         key: Option<&str>,
@@ -149,7 +150,7 @@ impl Layout {
         }
     }
 
-    /// With the columns of these names only, in their order.
+    /// Keeps only the columns of these names, in their order.
     pub fn only(self, names: &[String]) -> Result<Layout, NoSuchColumn> {
         let place_of = |name: &String| {
             let place = self.columns.iter().position(|column| column.name == *name);
@@ -163,7 +164,7 @@ impl Layout {
         })
     }
 
-    /// With columns that may all be null, for keys that may have no value.
+    /// Makes all columns nullable, for keys that may have no value.
     pub fn nullable(mut self) -> Layout {
         for column in &mut self.columns {
             column.nullable = true;
@@ -171,12 +172,12 @@ impl Layout {
         self
     }
 
-    /// Whether the column at a place has the keys themselves.
+    /// Returns whether the column at this index holds the keys themselves.
     pub fn is_key(&self, place: usize) -> bool {
         self.origins.get(place) == Some(&CellOrigin::Key)
     }
 
-    /// The column that has the keys themselves, if there is one.
+    /// Returns the column that holds the keys themselves, if there is one.
     pub fn key_column(&self) -> Option<&Column> {
         let place = self.origins.iter().position(|at| *at == CellOrigin::Key)?;
         self.columns.get(place)
@@ -205,7 +206,7 @@ impl Layout {
 }
 
 impl LayoutValues {
-    /// All of a value.
+    /// Returns the whole value.
     fn datum<'a>(&'a self, value: &'a [u8]) -> Result<Datum<'a>, RowError> {
         Ok(match self {
             LayoutValues::Bytes => Datum::Bytes(value),
@@ -216,7 +217,7 @@ impl LayoutValues {
     }
 }
 
-/// The length that all lists of a column have, if its type says one.
+/// Returns the common length of all lists of a column, if its type has one.
 fn list_length(column: &str, schema: &Schema) -> Option<u32> {
     match schema.columns()[schema.column_index(column)?].kind {
         Kind::List { length, .. } => length,
@@ -228,12 +229,12 @@ fn value_column(kind: Kind) -> Vec<Column> {
     vec![Column::new("value", kind, false)]
 }
 
-/// A column was asked for that is none.
+/// An error of a requested column that does not exist.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("there is no column '{name}'{hint}; there are: {known}")]
 pub struct NoSuchColumn {
     name: String,
-    /// What may have been meant.
+    /// A suggestion of the intended name.
     hint: String,
     known: String,
 }
@@ -260,7 +261,7 @@ fn number_datum(number: Number, value: &[u8]) -> Result<Datum<'static>, RowError
     })
 }
 
-/// Whether all columns of a template are columns of the rows.
+/// Returns whether all columns of a template are columns of the rows.
 fn key_is_in(template: &str, schema: &Schema) -> bool {
     let template = template.parse::<KeyTemplate>();
     template.is_ok_and(|key| {
@@ -269,7 +270,7 @@ fn key_is_in(template: &str, schema: &Schema) -> bool {
     })
 }
 
-/// Whether keys of a template over columns of a schema may be other than UTF-8.
+/// Returns whether keys of a template over columns of a schema may be invalid UTF-8.
 pub(super) fn keys_are_binary(template: &str, schema: &Schema) -> bool {
     let binary = |part: &TemplatePart| match part {
         TemplatePart::Literal(_) => false,

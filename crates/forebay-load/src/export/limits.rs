@@ -1,4 +1,4 @@
-//! What a format cannot say, found before anything is written.
+//! Finds what a format cannot express, before anything is written.
 
 use forebay_run::row::{Column, Kind};
 
@@ -9,7 +9,7 @@ use crate::types::arrow_type;
 /// The most digits of a decimal.
 const MAX_DIGITS: u16 = 76;
 
-/// Refuses columns that the format has no form for; gives what is worth knowing of the others.
+/// Refuses columns that the format cannot express; returns notes about the others.
 pub(super) fn check(format: ExportFormat, columns: &[Column]) -> Result<Vec<String>, ExportError> {
     let mut notes = Vec::new();
     for column in columns {
@@ -61,7 +61,7 @@ fn visit(
     }
 }
 
-/// Why the format has no form for a kind, nested kinds aside.
+/// Returns why the format cannot express a kind, ignoring nested kinds.
 fn missing(format: ExportFormat, kind: &Kind) -> Option<&'static str> {
     match (format, kind) {
         (ExportFormat::Arrow | ExportFormat::ArrowStream, _) => None,
@@ -97,7 +97,7 @@ fn missing(format: ExportFormat, kind: &Kind) -> Option<&'static str> {
     }
 }
 
-/// What a column becomes that the format says only in part.
+/// Returns a note about a column that the format expresses only in part.
 fn note(format: ExportFormat, path: &str, kind: &Kind) -> Option<String> {
     if format != ExportFormat::Parquet {
         return None;

@@ -1,8 +1,9 @@
-//! CSV and JSON lines.
+//! Writes CSV and JSON lines.
 //!
-//! CSV: a header, then a record a line; null is the empty field and an empty text `""`; lists,
-//! structs and maps are JSON; binary is its bytes when they are UTF-8, else `{"base64":"..."}`.
-//! JSON lines: an object a line, as `get --json` shows values.
+//! CSV: a header, then one record a line. Null is the empty field, and an empty text is `""`.
+//! Lists, structs and maps are JSON. Binary is its bytes if they are UTF-8, else
+//! `{"base64":"..."}`. JSON lines: one object a line, in the form in which `get --json` shows
+//! values.
 
 use std::io::Write;
 
@@ -70,7 +71,7 @@ impl<W: Write> CsvLines<W> {
     }
 }
 
-/// Appends a field, quoted where it must be.
+/// Appends a field, quoted if necessary.
 fn push_field(field: &[u8], line: &mut Vec<u8>) {
     let special = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     if !field.is_empty() && !field.iter().any(special) {
@@ -88,7 +89,7 @@ fn push_field(field: &[u8], line: &mut Vec<u8>) {
 }
 
 pub(super) struct JsonLines<W> {
-    /// What stands before each column's value: a brace or comma, the name and a colon.
+    /// The text before each column's value: a brace or comma, the name and a colon.
     names: Vec<Vec<u8>>,
     output: W,
     line: Vec<u8>,

@@ -1,10 +1,9 @@
-//! Export: the records of a version as a parquet, CSV, JSON-lines or Arrow file, or as Arrow
-//! batches.
+//! Exports a version's records as a Parquet, CSV, JSON-lines or Arrow file, or as Arrow batches.
 //!
-//! Tables of rows give their columns, with their types; the key comes first as a column of its own
-//! only when no template makes it of the rows' columns. Tables of bytes, numbers and lists give
-//! `key` and `value`. Records are written as they come, with memory for one row group of a parquet
-//! file at most. What a format has no form for is refused before anything is written ([`limits`]).
+//! Tables of rows give their columns, with their types. The key is the first column only if no
+//! template makes it from the rows' columns. Tables of bytes, numbers and lists give `key` and
+//! `value`. Records are written as they arrive, with memory for at most one row group of a Parquet
+//! file. What a format cannot express is refused before anything is written ([`limits`]).
 
 mod batch;
 mod build;
@@ -34,7 +33,7 @@ use parquet::ParquetWriter;
 use rows::RowsTo;
 pub use rows::{LookupRowsError, ScanBatches, lookup_batches};
 
-/// A file format that can be written.
+/// A file format of exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     Parquet,
@@ -46,7 +45,7 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// The format that the ending of a file's name tells.
+    /// Returns the format of a file name's ending.
     pub fn of_name(name: &str) -> Option<ExportFormat> {
         ExportFormat::from_str(name.rsplit_once('.')?.1).ok()
     }
@@ -69,24 +68,24 @@ impl FromStr for ExportFormat {
     }
 }
 
-/// What is exported, and how.
+/// The content and the form of an export.
 #[derive(Debug, Clone, Copy)]
 pub struct ExportOptions<'a> {
     pub values: ExportValues<'a>,
-    /// The columns that the table's keys and values were made of, and which of them the values are.
+    /// The columns from which the table's keys and values were made, and the form of the values.
     pub schema: &'a Schema,
     pub value: &'a str,
-    /// The template that makes the keys; `None` where keys come from anywhere, as in a live table.
+    /// The template of the keys; `None` if keys may be arbitrary, as in a live table.
     pub key: Option<&'a str>,
     pub format: ExportFormat,
-    /// In parquet and Arrow, keys and bytes values are binary columns even where they can be text.
+    /// In Parquet and Arrow, keys and bytes values are binary columns even if they could be text.
     pub binary: bool,
 }
 
 impl ExportOptions<'_> {
-    /// The columns of the file. Keys and bytes values are text where that is known to hold them or,
-    /// for formats that have to say one type for all, likely; CSV and JSON lines tell for each what
-    /// it is.
+    /// Returns the columns of the file. Keys and bytes values are text if they are known to be
+    /// text. In formats that need one type for all values, they are also text if that is likely.
+    /// CSV and JSON lines decide for each value.
     fn layout(&self) -> Layout {
         let kind = |binary| if binary { Kind::Binary } else { Kind::Text };
         let each = matches!(self.format, ExportFormat::Csv | ExportFormat::JsonLines);
@@ -100,7 +99,7 @@ impl ExportOptions<'_> {
     }
 }
 
-/// Why an export failed.
+/// An error of an export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error("the output cannot be written")]
@@ -136,7 +135,7 @@ pub enum ExportError {
     Build(#[from] ArrowError),
 }
 
-/// Writes records to a file, one after another.
+/// A writer of records to a file, one after another.
 pub struct Exporter<W: Write + Send> {
     layout: Layout,
     notes: Vec<String>,
@@ -152,8 +151,8 @@ enum Output<W: Write + Send> {
 }
 
 impl<W: Write + Send> Exporter<W> {
-    /// Begins a file. `output` should be buffered. Nothing was written to it when the format lacks
-    /// a column's type.
+    /// Begins a file. `output` should be buffered. If the format cannot express a column's type,
+    /// nothing was written to it.
     pub fn new(options: &ExportOptions<'_>, output: W) -> Result<Exporter<W>, ExportError> {
         let layout = options.layout();
         let columns = &layout.columns;
@@ -179,17 +178,17 @@ impl<W: Write + Send> Exporter<W> {
         })
     }
 
-    /// The columns of the file, as the table has them.
+    /// Returns the columns of the file, as the table defines them.
     pub fn columns(&self) -> &[Column] {
         &self.layout.columns
     }
 
-    /// The name of the column of keys, where they have one of their own.
+    /// Returns the name of the column of keys, if they have their own column.
     pub fn key_column(&self) -> Option<&str> {
         self.layout.key_column().map(|column| column.name.as_str())
     }
 
-    /// What the format says of the columns only in part, for people to know.
+    /// Returns notes for users about columns that the format expresses only in part.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -205,7 +204,7 @@ impl<W: Write + Send> Exporter<W> {
         }
     }
 
-    /// Ends the file; gives the number of records and the output, flushed.
+    /// Ends the file; returns the number of records and the flushed output.
     pub fn finish(self) -> Result<(u64, W), ExportError> {
         let output = match self.output {
             Output::Parquet(rows) => rows.finish()?,
@@ -217,7 +216,7 @@ impl<W: Write + Send> Exporter<W> {
     }
 }
 
-/// Names the key of a record that failed.
+/// Adds the key of the failed record to an error.
 fn row_error(key: &[u8], error: RowError) -> ExportError {
     ExportError::Row {
         key: named_key(key),

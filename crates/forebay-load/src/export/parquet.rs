@@ -1,8 +1,8 @@
-//! Parquet output: zstd, row groups of at most 128 Ki rows and about 64 MiB.
+//! Writes Parquet output: zstd, row groups of at most 128 Ki rows and about 64 MiB.
 //!
-//! Columns are written in types that Parquet has ([`super::fixed::parquet_kind`]), so that whatever
-//! reads them takes them for what they are. Arrow's schema, which goes with them, says what they
-//! were in the table: seconds, a date of 64 bits, durations, zones.
+//! Columns are written in types that Parquet supports ([`super::fixed::parquet_kind`]), so that all
+//! readers interpret them correctly. The file also contains Arrow's schema, which records the
+//! table's types: seconds, a date of 64 bits, durations, zones.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ impl<W: Write + Send> BatchWriter for ParquetWriter<W> {
     }
 }
 
-/// What the columns were in the table. Decimals are told as they are in the file: readers take a
-/// scale from here without looking at the file's.
+/// Returns the schema with the table's types. Decimals have the type of the file: readers take a
+/// scale from this schema without checking the file's own.
 fn reported_schema(columns: &[Column], file: &Schema) -> Schema {
     let fields = columns.iter().zip(file.fields());
     let fields = fields.map(|(column, file)| reported_field(&arrow_field(column), file));
@@ -90,7 +90,7 @@ fn reported_field(table: &Field, file: &Field) -> Field {
     table.clone().with_data_type(data_type)
 }
 
-/// Tells errors of the output from types that parquet lacks.
+/// Distinguishes errors of the output from types that Parquet lacks.
 fn failed(error: ParquetError) -> ExportError {
     match error {
         ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {

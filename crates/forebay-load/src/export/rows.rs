@@ -1,4 +1,4 @@
-//! Records as Arrow batches: for files, and for programs that read a table through Arrow.
+//! Turns records into Arrow batches, for files and for programs that read a table through Arrow.
 
 use std::io::Write;
 
@@ -13,14 +13,14 @@ use super::fixed::CellError;
 use super::layout::{Layout, NoSuchColumn, TableColumns};
 use super::{ExportError, row_error};
 
-/// Makes rows of records, one after another.
+/// A builder of rows from records, one after another.
 pub(super) struct ExportRows {
     builder: BatchBuilder,
     names: Vec<String>,
     text: Vec<bool>,
 }
 
-/// Writes batches to a file of some format.
+/// A writer of batches to a file of some format.
 pub(super) trait BatchWriter {
     type Output: Write;
 
@@ -30,7 +30,7 @@ pub(super) trait BatchWriter {
     fn end(self) -> Result<Self::Output, ExportError>;
 }
 
-/// Writes records to a file of batches.
+/// A writer of records to a file of batches.
 pub(super) struct RowsTo<W> {
     rows: ExportRows,
     writer: W,
@@ -49,7 +49,7 @@ impl<W: BatchWriter> RowsTo<W> {
         }
     }
 
-    /// Ends the file; gives the output, flushed.
+    /// Ends the file; returns the flushed output.
     pub fn finish(mut self) -> Result<W::Output, ExportError> {
         if !self.rows.is_empty() {
             self.writer.write(&self.rows.finish()?)?;
@@ -60,11 +60,11 @@ impl<W: BatchWriter> RowsTo<W> {
     }
 }
 
-/// What can go wrong with one record.
+/// An error of one record.
 enum RecordFailure {
     Row(RowError),
     NotText(usize),
-    /// A column's value, and why the file's type does not hold it.
+    /// The index of a column, and why the file's type does not hold its value.
     Beyond(usize, &'static str),
 }
 
@@ -75,7 +75,7 @@ impl From<RowError> for RecordFailure {
 }
 
 impl ExportRows {
-    /// Of the plain Arrow types of columns, or of those that Parquet has for them.
+    /// Creates a builder with the plain Arrow types of columns, or those that Parquet supports.
     pub fn new(columns: &[Column], for_parquet: bool) -> ExportRows {
         let text = columns.iter().map(|column| column.kind == Kind::Text);
         let names = columns.iter().map(|column| column.name.clone());
@@ -93,7 +93,7 @@ impl ExportRows {
     pub fn push(&mut self, layout: &Layout, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
         let (builder, text) = (&mut self.builder, &self.text);
         let pushed = layout.record::<RecordFailure>(key, value, |column, value| {
-            // Keys and bytes values are of no stated type.
+            // Keys and bytes values have no declared type.
             if let (Datum::Bytes(bytes), Some(true)) = (value, text.get(column))
                 && std::str::from_utf8(bytes).is_err()
             {
@@ -124,7 +124,7 @@ impl ExportRows {
         Ok(())
     }
 
-    /// A row of nulls.
+    /// Appends a row of nulls.
     fn push_absent(&mut self) -> Result<(), ExportError> {
         for column in 0..self.names.len() {
             let pushed = self.builder.push(column, &Datum::Null);
@@ -134,7 +134,7 @@ impl ExportRows {
         Ok(())
     }
 
-    /// Whether it is time to [`ExportRows::finish`].
+    /// Returns whether the batch is full, so that the caller should [`ExportRows::finish`] it.
     pub fn full(&self) -> bool {
         self.builder.full()
     }
@@ -148,7 +148,7 @@ impl ExportRows {
     }
 }
 
-/// Why looked up records are not made batches.
+/// An error of looked-up records that cannot become batches.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupRowsError {
     #[error(transparent)]
@@ -157,8 +157,8 @@ pub enum LookupRowsError {
     Row(#[from] ExportError),
 }
 
-/// Looked up records as batches, with the columns that a scan has, all of which may be null: they
-/// are where a key has no value.
+/// Returns looked-up records as batches, with the columns of a scan. All columns may be null, and
+/// are null for a key without a value.
 pub fn lookup_batches<'a>(
     columns: &TableColumns<'_>,
     records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
@@ -181,11 +181,11 @@ pub fn lookup_batches<'a>(
     Ok((rows.schema().clone(), batches))
 }
 
-/// A walk through a table as record batches, with the columns that an export has; values of bytes
-/// are binary.
+/// An iterator over a table's record batches, with the columns of an export; values of bytes are
+/// binary.
 pub struct ScanBatches {
     scan: Scan,
-    /// Records still to give.
+    /// The number of records left to return.
     left: u64,
     layout: Layout,
     rows: ExportRows,
@@ -193,8 +193,8 @@ pub struct ScanBatches {
 }
 
 impl ScanBatches {
-    /// At most `limit` records of the walk. A key that is not UTF-8, where keys are text, ends the
-    /// reading with an error.
+    /// Returns at most `limit` records of the scan. If keys are text, a key that is not UTF-8 ends
+    /// the scan with an error.
     pub fn new(
         scan: Scan,
         columns: &TableColumns<'_>,
@@ -211,7 +211,7 @@ impl ScanBatches {
         })
     }
 
-    /// The next records, as many as make a batch.
+    /// Returns the next batch of records.
     fn fill(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
         let external = |error| ArrowError::ExternalError(error);
         while self.left > 0 && !self.rows.full() {

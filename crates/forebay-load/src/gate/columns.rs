@@ -1,4 +1,4 @@
-//! Limits for figures of columns.
+//! Checks limits for figures of columns.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::{Finding, finding};
 use crate::column_profile::measured;
 use crate::near;
 
-/// Why a limit cannot be held against anything.
+/// An error of a limit that cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
     #[error(
@@ -25,7 +25,7 @@ pub enum GateError {
         column: String,
         columns: Vec<String>,
     },
-    /// Of a limit of the schema. `place` says which of the two versions lack the column.
+    /// An error of a limit of the schema. `place` says which of the two versions lacks the column.
     #[error(
         "the limit {limit} names the column '{column}', which {place}{}; columns there: {}",
         near::hint(column, columns.iter().map(String::as_str)),
@@ -45,8 +45,8 @@ pub enum GateError {
     },
 }
 
-/// Refuses limits for columns that a new version of this schema will not have, or not as such. Only
-/// the first `stored` columns are those of the rows.
+/// Refuses limits for columns that a new version of this schema will not have, or will have with
+/// another type. Only the first `stored` columns are those of the rows.
 pub fn check_columns(limits: &[Limit], schema: &SchemaRef, stored: usize) -> Result<(), GateError> {
     let fields = || schema.fields().iter().take(stored);
     for limit in limits {
@@ -88,7 +88,7 @@ pub fn check_columns(limits: &[Limit], schema: &SchemaRef, stored: usize) -> Res
     Ok(())
 }
 
-/// Why no column of this type has a figure.
+/// Returns why no column of this type has a figure.
 fn never_has(measure: Measure, kind: &DataType) -> Option<&'static str> {
     match measure {
         Measure::Nan | Measure::Infinite if measured(kind).is_some() && !kind.is_floating() => {
@@ -101,7 +101,7 @@ fn never_has(measure: Measure, kind: &DataType) -> Option<&'static str> {
     }
 }
 
-/// The two sides of every column of a comparison.
+/// Both sides of every column of a comparison.
 struct Columns<'a> {
     names: Vec<&'a str>,
     nulls: HashMap<&'a str, &'a NullShare>,
@@ -132,8 +132,8 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// What the limit sees of columns. One for all columns passes over those for which another of
-/// `limits` stands, and reports only those that do not keep it: a table may have hundreds.
+/// Checks a limit against columns. A limit for all columns skips those for which `limits` has one
+/// of its own. It reports only the columns that break it, because a table may have hundreds.
 pub fn check_column(
     limits: &[Limit],
     limit: &ShareLimit,
@@ -181,8 +181,8 @@ fn of_one(limit: &ShareLimit, measure: Measure, column: &str, sides: &Sides<'_>)
     }
 }
 
-/// Why a figure of a column is not compared, and whether the version passes all the same: what can
-/// never be compared is held.
+/// Explains why a figure of a column is not compared, and whether the version passes anyway. A
+/// figure that can never be compared holds the version.
 fn unknown(measure: Measure, pair: Option<&ProfilePair>) -> (&'static str, bool) {
     let (before, after) = match pair {
         Some(ProfilePair {
@@ -229,7 +229,7 @@ const NOT_COUNTED: &str = "not counted in the new version, as a push onto anothe
 
 fn judged(limit: &ShareLimit, measure: Measure, reading: Reading) -> Finding {
     let Reading { value, seen } = reading;
-    // A bound from above is for changes either way.
+    // An upper bound limits changes in both directions.
     let bounded = match limit.relation {
         Relation::Below if !measure.is_share() => value.abs(),
         _ => value,
@@ -237,7 +237,7 @@ fn judged(limit: &ShareLimit, measure: Measure, reading: Reading) -> Finding {
     finding(limit, bounded, seen)
 }
 
-/// The limit for this column alone that it keeps.
+/// Returns a limit for this column alone that the version would keep.
 fn own_remedy(limit: &ShareLimit, measure: Measure, sides: &Sides<'_>) -> Option<String> {
     let own = ShareLimit {
         metric: Metric::Column(measure, Some(sides.column.to_owned())),

@@ -1,4 +1,4 @@
-//! How limits are written.
+//! Parses and prints limits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use forebay_engine::Altered;
 
 use super::measure::{Measure, shortest};
 
-/// One condition for the swap.
+/// A condition for the swap.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
     /// `rows>-20%`
@@ -25,7 +25,7 @@ pub struct ShareLimit {
     pub value: f64,
 }
 
-/// What a bound looks at.
+/// The metric that a bound limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Metric {
     Rows,
@@ -43,11 +43,11 @@ pub enum Relation {
     Below,
 }
 
-/// What a difference of the schemas does.
+/// The action for a difference of the schemas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaLimit {
     pub what: Altered,
-    /// Only of this column, and of what is in it.
+    /// Applies only to this column and the columns nested in it.
     pub column: Option<String>,
     pub holds: bool,
 }
@@ -173,7 +173,7 @@ fn in_brackets(text: &str) -> Option<&str> {
 }
 
 impl Metric {
-    /// Whether it is a part of something, from 0% to 100%.
+    /// Returns whether the metric is a share, from 0% to 100%.
     pub fn is_share(&self) -> bool {
         match self {
             Metric::Rows | Metric::Bytes => false,
@@ -184,7 +184,7 @@ impl Metric {
 }
 
 impl Limit {
-    /// Whether both are about the same, so that the one takes the place of the other.
+    /// Returns whether both limit the same metric, so that one replaces the other.
     pub fn replaces(&self, other: &Limit) -> bool {
         match (self, other) {
             (Limit::Share(a), Limit::Share(b)) => a.metric == b.metric && a.relation == b.relation,
@@ -195,7 +195,7 @@ impl Limit {
 }
 
 impl SchemaLimit {
-    /// Whether it says what becomes of a difference in this column.
+    /// Returns whether the limit decides about a difference in this column.
     pub fn is_for(&self, what: Altered, column: Option<&str>) -> bool {
         let covers = |own: &str| {
             let rest = column.and_then(|column| column.strip_prefix(own));
@@ -234,7 +234,7 @@ impl fmt::Display for ShareLimit {
             Relation::Above => '>',
             Relation::Below => '<',
         };
-        // Twelve digits are more than anybody writes, and hide how doubles are rounded.
+        // Twelve digits are more than anyone writes. They hide the rounding of doubles.
         let percent = shortest(self.value * 100.0, 11);
         write!(f, "{}{relation}{percent}%", self.metric)
     }

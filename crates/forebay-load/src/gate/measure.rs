@@ -1,4 +1,4 @@
-//! Figures of a column that a limit can be about.
+//! Computes the figures of a column that a limit can bound.
 
 use std::fmt;
 
@@ -32,12 +32,12 @@ pub enum Measure {
     Length,
 }
 
-/// Values below which limits for all columns say nothing of a column's distribution.
+/// The number of values below which limits for all columns ignore a column's distribution.
 pub const LEAST_VALUES: u64 = 100;
-/// Different values below which `distinct` for all columns says nothing.
+/// The number of different values below which `distinct` for all columns is not checked.
 const LEAST_DISTINCT: u64 = 100;
-/// From the median to the 1% or 99% quantile, as a multiple of the spread: a column of a longer
-/// tail has no stable standard deviation.
+/// The largest distance from the median to the 1% or 99% quantile, as a multiple of the spread. A
+/// column with a longer tail has no stable standard deviation.
 const LONGEST_TAIL: f64 = 2.5;
 
 const WORDS: [(&str, Measure); 14] = [
@@ -57,18 +57,18 @@ const WORDS: [(&str, Measure); 14] = [
     ("length", Measure::Length),
 ];
 
-/// One column in the version that serves and in the new one.
+/// One column in the serving version and in the new one.
 pub struct Sides<'a> {
     pub column: &'a str,
     pub nulls: Option<&'a NullShare>,
     pub pair: Option<&'a ProfilePair>,
 }
 
-/// What a measure gives for a column.
+/// The result of a measure for a column.
 pub struct Reading {
     /// A share, or a change, as a fraction.
     pub value: f64,
-    /// In plain words.
+    /// The result in plain words.
     pub seen: String,
 }
 
@@ -83,13 +83,13 @@ impl Measure {
             .then_some(Self::Quantile(percent))
     }
 
-    /// Whether it is a share of values, not a change of a figure.
+    /// Returns whether the measure is a share of values, not a change of a figure.
     pub fn is_share(self) -> bool {
         use Measure::{Common, Infinite, Nan, Negative, Nulls, Zeros};
         matches!(self, Nulls | Zeros | Negative | Nan | Infinite | Common)
     }
 
-    /// Whether columns of this kind have it.
+    /// Returns whether columns of this kind have the figure.
     pub fn is_of(self, of: Option<MeasuredColumn>) -> bool {
         match (self, of) {
             (Measure::Nulls, _) => true,
@@ -100,8 +100,8 @@ impl Measure {
         }
     }
 
-    /// Of the new version: a share as it is, a change from the serving one. None where it is not
-    /// known of either.
+    /// Returns a reading of the new version: a share as it is, or a change from the serving
+    /// version. `None` if the figure is unknown in either version.
     pub fn of_column(self, sides: &Sides<'_>) -> Option<Reading> {
         if !self.is_share() {
             return self.change(sides);
@@ -115,8 +115,8 @@ impl Measure {
         Some(Reading { value, seen })
     }
 
-    /// From the serving version to the new one, a share in points; none where it is not known of
-    /// both, or would say little.
+    /// Returns the change from the serving version to the new one; shares in points. `None` if the
+    /// figure is unknown in one version, or would say little.
     pub fn of_any_column(self, sides: &Sides<'_>) -> Option<Reading> {
         if self == Measure::Nulls {
             let nulls = sides.nulls?;
@@ -126,19 +126,20 @@ impl Measure {
         let few = before.values.min(after.values) < LEAST_VALUES;
         let is_time_or_truth = matches!(before.of, MeasuredColumn::Time | MeasuredColumn::Truth);
         match self {
-            // Not a number is wrong among few values, too.
+            // Values that are not numbers matter even if there are few values.
             Measure::Nan | Measure::Infinite => {}
-            // What becomes of keys, `lost` and `new` say.
+            // `lost` and `new` cover changes of keys.
             _ if few || sides.pair?.is_key => return None,
-            // Such a column has another figure, or none.
+            // Such a column has a different figure, or none.
             _ if !self.is_of(Some(before.of)) => return None,
-            // Each night has later times; of truths `common` says the same.
+            // Times are later every night; for booleans `common` says the same.
             Measure::Zeros if is_time_or_truth => return None,
             Measure::Shift if is_time_or_truth => return None,
-            // The lengths of most texts are nearly the same: one byte more is a large part of them.
+            // The lengths of most texts are nearly the same: one byte more is a large relative
+            // change.
             Measure::Shift | Measure::Std if before.of == MeasuredColumn::Length => return None,
             Measure::Shift | Measure::Std if before.range.as_ref()?.spread() <= 0.0 => return None,
-            // A few values make up the deviation, and those of each night are others.
+            // A few values dominate the deviation, and these differ every night.
             Measure::Std if is_heavy_tailed(before.range.as_ref()?) => return None,
             Measure::Distinct if before.distinct? < LEAST_DISTINCT => return None,
             _ => {}
@@ -149,7 +150,7 @@ impl Measure {
         }
     }
 
-    /// Whether a version has the figure of a column.
+    /// Returns whether a version has the figure of a column.
     pub fn is_known(self, profile: Option<&ColumnProfile>) -> bool {
         profile.is_some_and(|profile| match self {
             _ if self.is_share() => self.share(profile).is_some(),
@@ -160,7 +161,7 @@ impl Measure {
 
     fn rise(self, column: &str, before: f64, after: f64) -> Reading {
         let value = match self {
-            // As many that lost their sign are as wrong.
+            // A drop of the share, in which values lost their sign, is as wrong.
             Measure::Negative => (after - before).abs(),
             _ => after - before,
         };
@@ -222,7 +223,8 @@ impl Measure {
         Some(Reading { value, seen })
     }
 
-    /// Of a figure whose sums left the range of a double in the new version: no limit passes it.
+    /// Returns the reading of a figure whose sums exceed the range of a double in the new version:
+    /// no limit passes it.
     fn overflow(self, column: &str, was: f64, after: &ColumnProfile) -> Option<Reading> {
         let range = after.range.as_ref()?;
         let (from, least, greatest) = (shown(was), shown(range.min), shown(range.max));
@@ -251,8 +253,8 @@ impl Measure {
     }
 }
 
-/// How far the quantiles moved; not a number, which no limit passes, where they lie too far apart
-/// for that to be known.
+/// Returns how far the quantiles moved. It is not a number, which no limit passes, if the quantiles
+/// are too far apart to know that.
 fn shift(column: &str, before: &ValueRange, after: &ValueRange) -> Option<Reading> {
     let (spread, distance) = (before.spread(), after.distance(before));
     let (value, how_far) = match (distance == 0.0, spread > 0.0) {
@@ -278,8 +280,8 @@ fn shift(column: &str, before: &ValueRange, after: &ValueRange) -> Option<Readin
     Some(Reading { value, seen })
 }
 
-/// Whether the outer quantiles lie so far from the median that the greatest values make up the
-/// standard deviation. No normal or exponential distribution has such quantiles.
+/// Returns whether the outer quantiles are so far from the median that the extreme values dominate
+/// the standard deviation. No normal or exponential distribution has such quantiles.
 fn is_heavy_tailed(range: &ValueRange) -> bool {
     let quantiles = (range.quantile(1), range.quantile(50), range.quantile(99));
     let (Some(first), Some(median), Some(last)) = quantiles else {
@@ -295,13 +297,13 @@ fn both<'a>(sides: &Sides<'a>) -> Option<(&'a ColumnProfile, &'a ColumnProfile)>
     (before.of == after.of).then_some((before, after))
 }
 
-/// A fraction as a percentage with at most two digits behind the point.
+/// Returns a fraction as a percentage with at most two digits after the point.
 pub fn percent(fraction: f64) -> f64 {
     (fraction * 10_000.0).round() / 100.0
 }
 
-/// The same as text. A share of less than 0.01% keeps two digits, and a change of a million percent
-/// or more has an exponent.
+/// Returns the percentage as text. A share of less than 0.01% keeps two digits, and a change of a
+/// million percent or more has an exponent.
 pub fn percent_text(fraction: f64) -> String {
     let exact = fraction * 100.0;
     match exact.abs() {
@@ -311,13 +313,13 @@ pub fn percent_text(fraction: f64) -> String {
     }
 }
 
-/// A number to so many digits behind the first one, without zeros at its end.
+/// Formats a number with up to this many digits after the first one, without trailing zeros.
 pub fn shortest(number: f64, digits: usize) -> String {
     let rounded: f64 = format!("{number:.digits$e}").parse().unwrap_or(number);
     rounded.to_string()
 }
 
-/// A number to six digits.
+/// Formats a number with six digits.
 pub fn shown(number: f64) -> String {
     // Zero has no sign.
     let number = number + 0.0;

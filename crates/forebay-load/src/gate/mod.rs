@@ -1,4 +1,4 @@
-//! The gate before a swap: limits for how far a version may differ from the one that serves.
+//! Checks a new version against limits before a swap: how far it may differ from the serving one.
 //!
 //! A limit for a number is written `METRIC>VALUE%` or `METRIC<VALUE%` and says what must hold:
 //!
@@ -10,8 +10,8 @@
 //! | `new`           | the share of the new version's keys that the serving one lacks       |
 //! | `changed`       | of the keys in both, the share with another value                    |
 //!
-//! and of columns, each alone for every column or as `METRIC(COLUMN)` for one, in place of the one
-//! for all:
+//! A limit for columns applies to every column, each alone. `METRIC(COLUMN)` applies to one column
+//! and replaces the limit for all:
 //!
 //! | metric | for every column | for one column |
 //! |--------|------------------|----------------|
@@ -19,13 +19,13 @@
 //! | `shift` | how far the quantiles moved, as a share of the serving version's spread | likewise |
 //! | `mean`, `std`, `min`, `max`, `median`, `p5`, `distinct`, `length` | the change relative to the serving version; `<` bounds it either way | likewise |
 //!
-//! Rows, bytes and nulls are exact; shares of keys are estimated from a sample of keys, `common`,
+//! Rows, bytes and nulls are exact. Shares of keys are estimated from a sample of keys; `common`,
 //! `distinct` and quantiles from a sample of rows.
 //!
 //! A limit for the schema is written `WHAT=hold` or `WHAT=report`, with
-//! [`forebay_engine::Altered::word`] for WHAT, and says what a difference of that kind does.
-//! `column-gone(COLUMN)=report` is for one column, and what is in it; it comes before the one for
-//! all.
+//! [`forebay_engine::Altered::word`] for WHAT. It says what a difference of that kind does.
+//! `column-gone(COLUMN)=report` applies to one column and the columns nested in it; it has
+//! precedence over the limit for all.
 
 mod columns;
 mod limit;
@@ -49,9 +49,9 @@ pub use measure::{Measure, shown};
 use measure::{percent, percent_text};
 pub use paths::check_paths;
 
-/// Limits in force unless others are given for the same. A schema holds the swap where readers who
-/// ask as they did would get nothing, or other answers. The limits for values are those that
-/// docs/reference/column-limits.md tries on thirty nights of real data.
+/// The limits in force, unless the caller gives others for the same metrics. A schema difference
+/// holds the swap if existing queries would get no answer, or other answers. The limits for values
+/// are those that docs/reference/column-limits.md tests on thirty nights of real data.
 pub const DEFAULT_LIMITS: [&str; 21] = [
     "rows>-20%",
     "bytes>-30%",
@@ -76,8 +76,8 @@ pub const DEFAULT_LIMITS: [&str; 21] = [
     "order-gained=report",
 ];
 
-/// The defaults, with each of `given` in place of the one that it replaces: a default, or one that
-/// was given before it.
+/// Returns the defaults, with each of `given` in place of the limit it replaces: a default, or an
+/// earlier one of `given`.
 pub fn limits(given: &[Limit]) -> Vec<Limit> {
     let defaults = DEFAULT_LIMITS.iter();
     let defaults = defaults.filter_map(|text| text.parse::<Limit>().ok());
@@ -92,27 +92,28 @@ pub fn limits(given: &[Limit]) -> Vec<Limit> {
         .collect()
 }
 
-/// What one limit saw.
+/// The result of checking one limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// The limit, as it is given.
+    /// The limit as written.
     pub limit: String,
     /// In plain words.
     pub seen: String,
-    /// Whether the version keeps it.
+    /// Whether the version keeps the limit.
     pub passed: bool,
-    /// Whether it is told even when it passed.
+    /// Whether to report the result even if the version passed.
     #[serde(skip)]
     pub reported: bool,
-    /// The limit that would let it pass.
+    /// The limit that would let the version pass.
     #[serde(skip)]
     pub remedy: Option<String>,
 }
 
-/// What holds a version where another one serves than when its push began, in place of a limit.
+/// The reason that holds a version if the serving version changed since its push began, in place of
+/// a limit.
 pub const MOVED_MEANWHILE: &str = "rolled back or swapped meanwhile";
 
-/// Holds every limit against the comparison with the serving version.
+/// Checks every limit against the comparison with the serving version.
 pub fn check(limits: &[Limit], comparison: &Comparison) -> Vec<Finding> {
     let shares = limits.iter().flat_map(|limit| match limit {
         Limit::Share(limit) => check_share(limits, limit, comparison),
@@ -124,7 +125,7 @@ pub fn check(limits: &[Limit], comparison: &Comparison) -> Vec<Finding> {
     shares.chain(schema).chain(unknown).collect()
 }
 
-/// Says so where values could not be compared.
+/// Returns a finding if values could not be compared.
 fn values_unknown(comparison: &Comparison) -> Option<Finding> {
     let profiles = &comparison.profiles;
     let (seen, reported) = match profiles.is_empty() {
@@ -149,7 +150,7 @@ fn values_unknown(comparison: &Comparison) -> Option<Finding> {
     })
 }
 
-/// Of a version that serves and cannot be read, so that no limit can be held against anything.
+/// Returns the finding for a serving version that cannot be read, so that no limit can be checked.
 pub fn not_compared(serving: u64, error: &ReadError) -> Finding {
     Finding {
         limit: format!("a comparison with version {serving}"),
@@ -162,7 +163,7 @@ pub fn not_compared(serving: u64, error: &ReadError) -> Finding {
     }
 }
 
-/// The last of the limits for the longest path decides.
+/// Checks a difference of the schemas. The last of the limits for the longest path decides.
 fn check_alteration(limits: &[Limit], alteration: &Alteration) -> Option<Finding> {
     let column = alteration.column.as_deref();
     let limits = limits.iter().filter_map(|limit| match limit {
@@ -238,10 +239,11 @@ fn finding(limit: &ShareLimit, value: f64, seen: String) -> Finding {
     }
 }
 
-/// A limit for a change that lets more pass is none.
+/// The largest change that a suggested limit may allow.
 const MOST_CHANGE: f64 = 10.0;
 
-/// The next limit in whole percents that the value passes; none that would let everything pass.
+/// Returns the next limit in whole percents that the value passes; `None` if it would let
+/// everything pass.
 fn remedy(limit: &ShareLimit, value: f64) -> Option<String> {
     let percent = percent(value);
     let percent = match limit.relation {

@@ -1,4 +1,4 @@
-//! Columns that limits of the schema name.
+//! Checks the columns that limits of the schema name.
 
 use forebay_engine::Altered;
 use forebay_run::row::{Column, Kind, Schema};
@@ -6,9 +6,10 @@ use forebay_run::row::{Column, Kind, Schema};
 use super::columns::GateError;
 use super::limit::{Limit, SchemaLimit};
 
-/// Refuses limits of the schema for columns that no version has: of new columns, those that the new
-/// rows lack; of types, those that the `serving` version lacks as well. A job that lets a column go
-/// says so on the nights after, too: limits of columns that are gone are never refused.
+/// Refuses limits of the schema for columns that no version has. For new columns, these are columns
+/// that the new rows lack; for types, columns that the `serving` version lacks as well. A job that
+/// drops a column keeps its limit on later nights, so limits of columns that are gone are never
+/// refused.
 pub fn check_paths(
     limits: &[Limit],
     rows: &Schema,
@@ -45,7 +46,7 @@ pub fn check_paths(
     Ok(())
 }
 
-/// The paths of all columns, and of what is in them, as limits name them.
+/// Returns the paths of all columns and of those nested in them, as limits name them.
 fn paths(schema: &Schema) -> Vec<String> {
     let mut paths = Vec::new();
     of_fields("", schema.columns(), &mut paths);

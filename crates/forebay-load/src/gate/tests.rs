@@ -1,4 +1,4 @@
-//! Tests of limits and of what they find.
+//! Tests of limits and their findings.
 
 use forebay_engine::{Altered, NullShare, SchemaChange};
 use forebay_run::row::{Column, Kind, Schema};
@@ -200,7 +200,7 @@ fn limits_that_bound_nothing_are_refused_with_what_is_allowed() {
     for text in ["nulls(c)>100%", "changed>100%", "new>120%"] {
         assert!(refused(text).contains("end at 100%"), "{text}");
     }
-    // These switch a limit off, or ask for a change.
+    // These disable a limit, or demand a change.
     for text in [
         "lost<101%",
         "rows>-101%",
@@ -294,7 +294,7 @@ fn a_schema_holds_by_default_where_readers_would_miss_something() {
         let remedy = column.map_or(what.word().to_owned(), |c| format!("{}({c})", what.word()));
         let remedy = holds.then(|| format!("{remedy}=report"));
         assert_eq!(found, [(limit, !holds, remedy.clone())]);
-        // What is proposed lets it pass.
+        // The suggested limit lets it pass.
         if let Some(remedy) = remedy {
             let found = held_by(&[&remedy], &[alteration(what, column)]);
             assert_eq!(found, [(remedy, true, None)]);
@@ -340,7 +340,7 @@ fn the_remedy_of_a_number_is_a_limit_that_it_passes() {
             "{limit}: {remedy}"
         );
     }
-    // From none to some there is no percentage.
+    // A change from zero has no percentage.
     let found = check(&["bytes<1000%".parse().unwrap()], &comparison());
     assert_eq!((found[0].passed, &found[0].remedy), (false, &None));
 }
@@ -390,7 +390,7 @@ fn limits_of_the_schema_for_columns_of_no_version_are_refused() {
     for fine in [
         "column-new(fresh)=hold",
         "column-gone(note)=report",
-        // It went on a night before.
+        // The column was dropped a night before.
         "column-gone(before)=report",
         "type-changed(note)=report",
         "type-changed(fresh)=report",

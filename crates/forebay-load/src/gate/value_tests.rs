@@ -48,7 +48,7 @@ fn compared(profiles: Vec<ProfilePair>) -> Comparison {
     }
 }
 
-/// The limits that do not let it pass.
+/// Returns the limits that do not let it pass.
 fn held(given: &[&str], before: ArrayRef, after: ArrayRef) -> Vec<String> {
     let given: Vec<Limit> = given.iter().map(|text| text.parse().unwrap()).collect();
     let found = check(&limits(&given), &compared(vec![pair(before, after)]));
@@ -277,7 +277,7 @@ fn a_limit_for_a_column_holds_a_version_that_lost_the_figure() {
     assert_eq!(held(&limits, nulls, floats(price)), limits);
 }
 
-/// What a limit of a column saw, and whether it passed.
+/// Returns a limit's finding for a column, and whether it passed.
 fn seen(limit: &str, before: ArrayRef, after: ArrayRef) -> (String, bool) {
     let given: Vec<Limit> = vec![limit.parse().unwrap()];
     let found = check(&limits(&given), &compared(vec![pair(before, after)]));

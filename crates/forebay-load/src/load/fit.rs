@@ -1,8 +1,8 @@
-//! How the columns of sources become those of a live table.
+//! Fits the columns of sources to those of a live table.
 //!
-//! A table of rows takes its columns by name, cast to its types; the key may use columns besides. A
-//! table of bytes, numbers or lists takes one column; one of bytes takes it from text as it is
-//! written there.
+//! A table of rows takes its columns by name, cast to its types; the key may use further columns. A
+//! table of bytes, numbers or lists takes one column. A table of bytes takes it from text as
+//! written.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use crate::encode::{Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, V
 use crate::near;
 use crate::push::PushError;
 use crate::push::fit::{fit, open_typed, own_operation, text_field};
-use crate::push::looking::OpenSources;
+use crate::push::source_reader::OpenSources;
 use crate::sources::{SourceOptions, SourceSet};
 use crate::types::{arrow_field, arrow_type};
 
-/// The command that inserts into a table of rows or lists, of which SET knows nothing.
+/// The command that inserts into a table of rows or lists, which SET does not support.
 const STORED_INSERT: &str =
     "KV.WRITE KEY INSERT VALUE, with VALUE as the table stores it (docs/reference/run-format.md)";
 
-/// A load's sources, held against its table.
+/// A load's sources, with the table to fit them to.
 pub struct TableFit<'a> {
     request: &'a LoadRequest,
     options: &'a LiveOptions,
     now_ms: u64,
-    /// The value is text as it is written.
+    /// The value is text as written.
     keeps_text: bool,
 }
 
@@ -44,7 +44,7 @@ impl<'a> TableFit<'a> {
         }
     }
 
-    /// Opens the request's sources by these options, and what encodes their rows.
+    /// Opens the request's sources with these options, and creates the encoder of their rows.
     pub fn open(&self, options: &SourceOptions) -> Result<OpenSources, LoadError> {
         let request = self.request;
         let choice = self.operations()?;
@@ -54,8 +54,7 @@ impl<'a> TableFit<'a> {
         let types_one = types_one || self.number().is_some();
         let keeps_text = self.is_text_altered(&sources, options)?;
         if types_one && request.value_column.is_none() || keeps_text {
-            // The table decides the type of the column that is left, once it is known which that
-            // is.
+            // Once the remaining column is known, the table decides its type.
             let request = LoadRequest {
                 value_column: Some(self.value_column(&sources)?),
                 ..request.clone()
@@ -74,7 +73,7 @@ impl<'a> TableFit<'a> {
         Ok((sources, encoder))
     }
 
-    /// What the table's values are, where they are numbers.
+    /// Returns the number type of the table's values, if they are numbers.
     fn number(&self) -> Option<Number> {
         match self.options.value {
             ValueKind::Row => None,
@@ -82,8 +81,8 @@ impl<'a> TableFit<'a> {
         }
     }
 
-    /// Whether the value was guessed to be of a type that would not keep it as it is written: of a
-    /// table of bytes it is to be what a client would SET.
+    /// Returns whether the inferred type would not keep the value as written. In a table of bytes,
+    /// the value has to be the text that a client would SET.
     fn is_text_altered(
         &self,
         sources: &SourceSet,
@@ -112,7 +111,7 @@ impl<'a> TableFit<'a> {
         sources.map_err(|error| self.lacks(error))
     }
 
-    /// What the rows do.
+    /// Returns the operations of the rows.
     pub fn operations(&self) -> Result<OperationChoice, LoadError> {
         let request = self.request;
         if let Some(name) = &request.operation_column
@@ -169,7 +168,7 @@ impl<'a> TableFit<'a> {
         })
     }
 
-    /// The columns whose types the table decides.
+    /// Returns the columns whose types the table decides.
     fn typed(&self) -> Vec<FieldRef> {
         let columns = self.options.schema.columns();
         let mut typed: Vec<FieldRef> = match (&self.options.value, &self.request.value_column) {
@@ -200,7 +199,7 @@ impl<'a> TableFit<'a> {
         typed
     }
 
-    /// Whether a column of that name becomes a value, or a part of one.
+    /// Returns whether a column of that name becomes a value, or a part of one.
     fn is_stored(&self, name: &str) -> bool {
         match self.options.value {
             ValueKind::Row => self.options.schema.column_index(name).is_some(),
@@ -208,7 +207,7 @@ impl<'a> TableFit<'a> {
         }
     }
 
-    /// The columns that are stored, and how.
+    /// Returns the columns that are stored, and how.
     fn stored(&self, sources: &SourceSet) -> Result<(Vec<FieldRef>, ValueChoice), LoadError> {
         if self.options.value == ValueKind::Row {
             if self.request.value_column.is_some() {
@@ -245,7 +244,7 @@ impl<'a> TableFit<'a> {
         }
     }
 
-    /// The columns that the key, --op and --ttl-column name.
+    /// Returns the columns that the key, --op and --ttl-column name.
     fn other_columns(&self) -> Vec<&str> {
         let request = self.request;
         let ttl = match &request.ttl {
@@ -256,8 +255,8 @@ impl<'a> TableFit<'a> {
         request.key.columns().chain(operation).chain(ttl).collect()
     }
 
-    /// The columns that are needed and not stored. A column of rows that the table does not have
-    /// would be lost.
+    /// Returns the columns that are needed and not stored. Refuses columns that the table does not
+    /// have, because their values would be lost.
     fn extra(&self, sources: &SourceSet, stored: &[FieldRef]) -> Result<Vec<FieldRef>, LoadError> {
         let is_stored = |name: &str| stored.iter().any(|field| field.name() == name);
         let others = self.other_columns();
@@ -286,7 +285,7 @@ impl<'a> TableFit<'a> {
         Ok(extra)
     }
 
-    /// The table's values are of one kind, and so have to be those that come.
+    /// Checks that the values have the kind of the table's values.
     fn check_values(&self, encoder: &RowEncoder) -> Result<(), LoadError> {
         let (wanted, fits) = match (&self.options.value, encoder.encoded()) {
             (ValueKind::Row, encoded) => ("rows", *encoded == Encoded::Row),

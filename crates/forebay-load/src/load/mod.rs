@@ -1,14 +1,14 @@
-//! A bulk load of a live table: from source files to runs that are added to it at one moment.
+//! Loads source files into a live table in bulk, and adds all runs to it in one step.
 //!
-//! Reading, encoding, sorting, building and reading back are those of a push (`crate::push`). What
-//! differs: the table is there, with its columns, partitions, kind of deltas and expiry, so the
-//! sources are fitted to it (`fit`); its rows are operations on what it holds; and instead of a
-//! manifest and a swap there is the engine's load (`forebay_engine::live::Load`), which adds the
-//! runs to the table wherever it is open. There is no gate: nothing is replaced whole, and nothing
-//! can be rolled back.
+//! Reading, encoding, sorting, building and reading back are those of a push (`crate::push`). A
+//! load differs in these points. The table exists, with its columns, partitions, kind of deltas and
+//! expiry, so `fit` fits the sources to it. Its rows are operations on the table's content. Instead
+//! of a manifest and a swap, the engine's load (`forebay_engine::live::Load`) adds the runs to the
+//! table wherever it is open. A load has no gate, because it replaces nothing as a whole, and it
+//! cannot be rolled back.
 
 pub(crate) mod fit;
-mod here;
+mod load_ranges;
 mod rows;
 mod sample;
 
@@ -33,63 +33,64 @@ use crate::push::{BadRows, ComposedRows, PushError};
 use crate::sort::{CollectedRecords, Duplicates, SortError, SortPlan, SortSpace};
 use crate::sources::{Input, SourceOptions};
 use fit::TableFit;
-use here::LoadRanges;
+use load_ranges::LoadRanges;
 
 pub use rows::{RowPieces, StagedRows, stage_rows};
 pub use sample::{LoadSample, Sampler, sample};
 
-/// What to load, and how.
+/// The sources, the table and the options of a load.
 #[derive(Debug, Clone)]
 pub struct LoadRequest {
     pub table: TableName,
     pub sources: Input,
     pub source_options: SourceOptions,
     pub key: KeyTemplate,
-    /// The column of the values, in a table whose values are not rows; by default the one that is
-    /// left over.
+    /// The column of the values, in a table whose values are not rows; by default the only column
+    /// that remains.
     pub value_column: Option<String>,
-    /// Columns that a table of rows does not have are left out: it is an index of another one.
+    /// Columns that a table of rows does not have are left out, because it is an index of another
+    /// one.
     pub leaves_out: bool,
-    /// What rows do where no column says so.
+    /// The operation of rows if no column says so.
     pub verb: Verb,
-    /// The column that says what a row does.
+    /// The column that names a row's operation.
     pub operation_column: Option<String>,
-    /// When rows expire, where the table's own expiry is not to hold.
+    /// The expiry of rows, if the table's own expiry does not apply.
     pub ttl: Option<Ttl>,
-    /// Of updates of one key; other operations are composed.
+    /// The choice among updates of one key; other operations are composed.
     pub duplicates: Duplicates,
     pub bad_rows: BadRows,
     /// The memory that the load may use for records.
     pub memory_bytes: u64,
     pub threads: usize,
-    /// At most so many bytes of records a second, in reading and in writing each.
+    /// The most bytes of records a second, for reading and for writing each.
     pub rate_bytes: Option<u64>,
 }
 
-/// What a load did.
+/// The result of a load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadReport {
     /// The live table.
     pub table: TableName,
-    /// Keys that were loaded.
+    /// The number of loaded keys.
     pub rows: u64,
-    /// Of keys and values.
+    /// The bytes of keys and values.
     pub bytes: u64,
-    /// What the operations on those keys were.
+    /// The number of keys by operation.
     #[serde(flatten)]
     pub applied: ComposedRows,
     /// Rows left out because they could not be stored.
     pub rejected: u64,
-    /// Values that conversions changed, as was asked for.
+    /// Values that conversions changed, as the rules allow.
     pub lossy: Vec<Lossy>,
-    /// Rows left out because of another of the same key, or composed with one.
+    /// Rows left out because of another row of the same key, or composed with one.
     pub duplicates: u64,
-    /// How long it took.
+    /// The duration of the load.
     pub seconds: f64,
 }
 
-/// Why a load did not come to its end. Nothing of it is in the table, unless the text says that
-/// this is not known.
+/// An error of a load. None of its rows are in the table, unless the text says that this is not
+/// known.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
@@ -118,7 +119,7 @@ impl From<StoreError> for LoadError {
     }
 }
 
-/// Carries a load out. Blocks until it is done.
+/// Loads the request's sources. Blocks until the load is done.
 pub fn load(
     request: &LoadRequest,
     store: &Store,
@@ -156,15 +157,15 @@ fn carry_out(
 #[derive(Debug)]
 pub struct BuiltLoad {
     pub load: Load,
-    /// By the partitions that got rows.
+    /// The runs, by the partitions that received rows.
     pub runs: Vec<(PartitionId, RunRef)>,
-    /// What the load does once they are added; it says nothing of the time.
+    /// The report of the load after the runs are added; its duration is not set.
     pub report: LoadReport,
 }
 
-/// The same as [`load`] without adding what is built: for a table of a cluster, whose nodes add it.
-/// `repartition` is asked once all rows are read and sorted: it may say that the table has other
-/// partitions by now.
+/// Builds the runs of a load like [`load`] without adding them: for a table of a cluster, whose
+/// nodes add them. After all rows are read and sorted, it calls `repartition`, which may return new
+/// partitions of the table.
 pub fn build_load<E: From<LoadError>>(
     request: &LoadRequest,
     store: &Store,
@@ -197,7 +198,7 @@ fn build<E: From<LoadError>>(
     }
     let here = LoadRanges::of(&load);
     let here = here.with_filters(wants_filters(&read.collected, request.memory_bytes));
-    // No run of a gap is ever finished.
+    // A gap's run is never finished.
     let new_run = |at: usize| load.new_run(here.partition(at).unwrap_or(PartitionId(0)));
     let built = work.build(&read, &here.boundaries, &here, &new_run);
     let built = built.map_err(|error| LoadError::of_build(error, &request.table))?;
@@ -213,7 +214,8 @@ fn build<E: From<LoadError>>(
     };
     let runs = built.runs.into_iter().enumerate();
     let runs = runs.filter_map(|(at, run)| Some((here.partition(at)?, run?)));
-    // What was collected goes with the end of this, and its memory may serve to open the table.
+    // The collected records are dropped at the end of this function, so their memory can be used to
+    // open the table.
     Ok(BuiltLoad {
         runs: runs.collect(),
         load,
@@ -222,7 +224,7 @@ fn build<E: From<LoadError>>(
 }
 
 impl LoadReport {
-    /// Says how long it took.
+    /// Sets the duration.
     pub fn took(&mut self, time: Duration) {
         self.seconds = rounded(time.as_secs_f64());
     }
@@ -240,7 +242,7 @@ fn sort_plan(request: &LoadRequest, store: &Store, load: &Load) -> Result<SortPl
     Ok(SortPlan::new(space, run, None, duplicates, with_operations))
 }
 
-/// What becomes of records of one key, and whether they carry operations.
+/// Returns how records of one key are combined, and whether they carry operations.
 pub(crate) fn composition(request: &LoadRequest, options: &LiveOptions) -> (Duplicates, bool) {
     let only_updates = request.operation_column.is_none() && request.verb == Verb::Update;
     let kind = options.delta.unwrap_or(DeltaKind::Append);
@@ -253,15 +255,15 @@ pub(crate) fn composition(request: &LoadRequest, options: &LiveOptions) -> (Dupl
     (duplicates, expires || !only_updates)
 }
 
-/// Whether the rows come to the same in whatever order: deltas that commute exactly, which floats
-/// do not, and that all expire at one moment.
+/// Returns whether the result is the same in any order of rows. This needs deltas that commute
+/// exactly, which floats do not, and one expiry for all.
 fn commutes(request: &LoadRequest, kind: DeltaKind) -> bool {
     let kind_commutes = matches!(kind, DeltaKind::AddI64 | DeltaKind::Min | DeltaKind::Max);
     let only_deltas = request.operation_column.is_none() && request.verb == Verb::Delta;
     kind_commutes && only_deltas && !matches!(request.ttl, Some(Ttl::Column(_)))
 }
 
-/// Whether the runs get filters: one is kept in memory while its run is written.
+/// Returns whether the runs get filters: a filter is kept in memory while its run is written.
 pub(crate) fn wants_filters(collected: &[CollectedRecords], memory_bytes: u64) -> bool {
     let (source, dropped) = tallies(collected);
     let records = source.records - dropped.records;

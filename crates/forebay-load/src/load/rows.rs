@@ -1,9 +1,10 @@
-//! Rows that are read and put in order to be sent, one by one, to who writes them: the Planned Bulk
-//! paper's staging (section 3.1), and its ways of inserting.
+//! Reads rows and orders them to be sent one by one.
 //!
-//! Reading, encoding and sorting are those of a load by runs (`super`), within the same memory and
-//! beside the same spilled runs, so that what is sent is what the runs would have. Nothing is known
-//! here of sockets: who sends takes the rows piece by piece.
+//! This is the staging of the Planned Bulk paper (section 3.1), and its ways of inserting.
+//!
+//! Reading, encoding and sorting are those of a load by runs (`super`), with the same memory and
+//! spilled runs. The rows sent are therefore those that the runs would have. This module does not
+//! use sockets: the sender takes the rows piece by piece.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use forebay_run::hash::SLOTS;
 use forebay_run::operation::Operation;
 
 use super::fit::TableFit;
-use super::here::LoadRanges;
+use super::load_ranges::LoadRanges;
 use super::{LoadError, LoadRequest, LoadSample, composition};
 use crate::progress::Progress;
 use crate::push::PushError;
@@ -26,7 +27,7 @@ use crate::sort::{
     walk_partition,
 };
 
-/// Rows that were read, in the order in which they are to go. Spilled runs go with it.
+/// Rows that were read, in the order in which they are sent. Dropping this removes spilled runs.
 #[derive(Debug)]
 pub struct StagedRows {
     read: ReadRows,
@@ -34,12 +35,12 @@ pub struct StagedRows {
     load: Load,
 }
 
-/// What staged rows are cut into: each piece has those between two places of their order.
+/// The pieces of staged rows: each has the rows between two places of their order.
 #[derive(Debug)]
 pub struct RowPieces(Boundaries);
 
-/// Reads a request's rows and sorts them, each key's into one; as they came they stay apart. A bad
-/// row ends it here, before anything is sent.
+/// Reads a request's rows and sorts them, merging the rows of each key. In their order of arrival,
+/// rows are not merged. A bad row ends it before anything is sent.
 pub fn stage_rows(
     request: &LoadRequest,
     store: &Store,
@@ -78,7 +79,7 @@ fn plan(
     };
     let (mut duplicates, with_operations) = composition(request, load.options());
     if arrangement == Arrangement::AsTheyCame {
-        // No two are of one place.
+        // No two rows have the same place.
         duplicates = Duplicates::Last;
     }
     let run = load.run_options();
@@ -91,18 +92,20 @@ impl StagedRows {
         self.load.options()
     }
 
-    /// How many there are at most: rows of one key that no thread has met yet count more than once.
+    /// Returns the most rows there can be: rows of one key that no thread has merged yet count
+    /// separately.
     pub fn rows(&self) -> u64 {
         let (source, dropped) = tallies(&self.read.collected);
         source.records - dropped.records
     }
 
-    /// Rows of one key that became one while they were read.
+    /// Returns the number of rows that were merged with another row of their key while they were
+    /// read.
     pub fn duplicates(&self) -> u64 {
         tallies(&self.read.collected).1.records
     }
 
-    /// Bad rows that were left out.
+    /// Returns the number of bad rows that were left out.
     pub fn rejected(&self) -> u64 {
         self.read.rejected
     }
@@ -111,13 +114,14 @@ impl StagedRows {
         &self.read.lossy
     }
 
-    /// For who plans ahead of them.
+    /// Returns a sample of the rows, for planning.
     pub fn sample(&self) -> LoadSample {
         LoadSample::of(&self.read)
     }
 
-    /// Cuts them into pieces. By key these are the table's partitions, each of which is cut further
-    /// where there are to be more; of shuffled rows as many as are wanted; as they came, one.
+    /// Splits the rows into pieces. By key, these are the table's partitions, each split further if
+    /// more pieces are wanted. Shuffled rows are split into as many as wanted. In order of arrival
+    /// there is one piece.
     pub fn pieces(&mut self, partitions: Vec<PartitionRange>, wanted: usize) -> RowPieces {
         let wanted = wanted.max(1);
         RowPieces(match self.plan.arrangement {
@@ -138,8 +142,8 @@ impl StagedRows {
         })
     }
 
-    /// Hands out the rows of a piece in their order; returns how many were of a key that was handed
-    /// out otherwise. An error of `accept` ends it.
+    /// Passes the rows of a piece to `accept` in their order; returns the number of rows merged
+    /// into another row of their key. An error of `accept` ends it.
     pub fn walk<E: From<LoadError>>(
         &self,
         pieces: &RowPieces,
@@ -159,7 +163,7 @@ impl StagedRows {
     }
 }
 
-/// Why a walk ended early.
+/// The reason for which a walk ended early.
 enum WalkEnd<E> {
     Sort(SortError),
     Accept(E),
@@ -172,7 +176,7 @@ impl<E> From<SortError> for WalkEnd<E> {
 }
 
 impl RowPieces {
-    /// Where each begins, in the table's order if the rows are in it.
+    /// Returns the lower bound of each piece, in the table's order if the rows are in it.
     pub fn begins(&self) -> &[Bound] {
         self.0.as_slice()
     }
@@ -182,7 +186,7 @@ fn start() -> Bound {
     Bound::Key(Vec::new())
 }
 
-/// Cuts where these boundaries do, and between them until there are about as many pieces as wanted.
+/// Splits at these boundaries, and between them until there are about as many pieces as wanted.
 fn finer(
     boundaries: Boundaries,
     wanted: usize,
@@ -250,7 +254,7 @@ mod tests {
     fn partitions_are_cut_further_where_their_rows_are() {
         let begins = vec![start(), Bound::Key(key(10_000)), Bound::Key(key(20_000))];
         let boundaries = Boundaries::at(begins.clone());
-        // All rows lie in the middle.
+        // All rows are in the middle.
         let samples = || (0..1000).map(|at| (key(10_000 + at), 10)).collect();
         let cut = finer(boundaries.clone(), 12, samples);
         let cut = cut.as_slice();

@@ -1,4 +1,4 @@
-//! Keys of what is to be loaded, for who plans ahead of it. Nothing is written.
+//! Samples the keys of a load, for planning. It writes nothing.
 
 use std::sync::Arc;
 
@@ -11,42 +11,42 @@ use super::{LoadError, LoadRequest};
 use crate::progress::Progress;
 use crate::push::build::tallies;
 use crate::push::dry_run::{Drawing, Extent, Lens, look};
-use crate::push::looking::SourceReader;
 use crate::push::read::ReadRows;
+use crate::push::source_reader::SourceReader;
 use crate::sort::{Duplicates, key_samples};
 
-/// Which rows of the sources are drawn.
+/// The method of drawing rows from the sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampler {
-    /// The first rows of many parts of the sources, 100,000 at most. Soon done; of parts that are
-    /// sorted it says little about the rest of each.
+    /// The first rows of many parts of the sources, 100,000 at most. This is fast. If parts are
+    /// sorted, it says little about the rest of each part.
     Split,
-    /// Any, with the same chance. All rows are read.
+    /// Random rows, each with the same chance. All rows are read.
     Random,
-    /// Every n-th of each part. All rows are read, and the sample is the same each time.
+    /// Every n-th row of each part. All rows are read, and the sample is the same each time.
     Interval,
 }
 
-/// What was seen of the sources.
+/// A sample of the sources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadSample {
-    /// Keys that were drawn, in any order.
+    /// The drawn keys, in any order.
     pub keys: Vec<Vec<u8>>,
-    /// Rows that would be loaded, counting all of a key.
+    /// The number of rows that would be loaded, counting all rows of a key.
     pub rows: u64,
-    /// Of their keys and values.
+    /// The bytes of their keys and values.
     pub bytes: u64,
-    /// Whether these two are counts.
+    /// Whether `rows` and `bytes` are exact counts.
     pub is_exact: bool,
     /// Bad rows among those that were read.
     pub rejected: u64,
 }
 
-/// How many keys are drawn at most.
+/// The most keys in a sample.
 const KEYS: usize = 20_000;
 
 impl LoadSample {
-    /// Of what was read and sorted to be loaded.
+    /// Creates a sample of rows that were read and sorted for a load.
     pub(super) fn of(read: &ReadRows) -> Self {
         let (source, dropped) = tallies(&read.collected);
         let kept = source.without(&dropped);
@@ -59,7 +59,8 @@ impl LoadSample {
         }
     }
 
-    /// Of keys that were drawn, each with the bytes that it stands for, of so many rows.
+    /// Creates a sample from drawn keys, each with the number of bytes it represents, of this many
+    /// rows.
     pub fn of_keys(keys: Vec<(Vec<u8>, u64)>, rows: u64) -> Self {
         Self {
             bytes: keys.iter().map(|(_, bytes)| bytes).sum(),
@@ -71,7 +72,7 @@ impl LoadSample {
     }
 }
 
-/// Of keys that stand for so many bytes each, those that stand for about as many each.
+/// Turns keys with the number of bytes each represents into keys that each represent about as many.
 fn evenly(mut samples: Vec<(Vec<u8>, u64)>) -> Vec<Vec<u8>> {
     samples.sort_unstable();
     let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
@@ -87,7 +88,7 @@ fn evenly(mut samples: Vec<(Vec<u8>, u64)>) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Draws keys of a request's sources, for a table with these options.
+/// Draws keys from a request's sources, for a table with these options.
 pub fn sample(
     request: &LoadRequest,
     options: &LiveOptions,

@@ -1,4 +1,4 @@
-//! Loads of tables that nobody has open, against what the same writes would leave.
+//! Tests of loads of tables that are not open, against the result of the same writes.
 
 #![allow(clippy::disallowed_methods, reason = "the tests write their sources")]
 
@@ -93,7 +93,7 @@ fn request(source: &Path, key: &str) -> LoadRequest {
 #[test]
 fn rows_of_partitions_that_are_not_here_are_refused_as_that() {
     use forebay_engine::{OpenPartitions, PartitionId};
-    // Before all that is here, between, and behind it.
+    // Before, between and after all partitions on this node.
     let held = OpenPartitions::Only([PartitionId(1), PartitionId(3)].into());
     let boundaries = [b"1".to_vec(), b"3".to_vec(), b"5".to_vec(), b"7".to_vec()];
     for (draft, keys) in [

@@ -1,4 +1,4 @@
-//! The second half of a push or a load: the partitions' runs, held against what came in.
+//! Builds and checks the partitions' runs: the second half of a push or a load.
 
 use forebay_engine::{NewRun, RunRef};
 
@@ -10,7 +10,7 @@ use crate::sort::{
 };
 use forebay_io::Throttle;
 
-/// What building runs takes.
+/// The inputs for building runs.
 pub struct BuildJob<'a> {
     pub plan: &'a SortPlan,
     pub finish: &'a dyn Finish,
@@ -18,15 +18,15 @@ pub struct BuildJob<'a> {
     pub progress: &'a dyn Progress,
 }
 
-/// What was written.
+/// The runs that were written.
 pub struct Outputs {
-    /// At the index of its partition, if that got any.
+    /// The runs at the indices of their partitions; `None` for a partition without rows.
     pub runs: Vec<Option<RunRef>>,
     pub kept: Tally,
     pub duplicates: u64,
 }
 
-/// What came in, and what was left out of it while it was collected.
+/// Returns the tally of the records received, and of those left out while they were collected.
 pub fn tallies(collected: &[CollectedRecords]) -> (Tally, Tally) {
     let (mut source, mut dropped) = (Tally::default(), Tally::default());
     for part in collected {
@@ -37,8 +37,8 @@ pub fn tallies(collected: &[CollectedRecords]) -> (Tally, Tally) {
 }
 
 impl BuildJob<'_> {
-    /// Writes the partitions, each at the place that `new_run` gives, and holds what was read back
-    /// of them against what came in.
+    /// Writes the partitions, each at the place that `new_run` gives. It reads them back and
+    /// compares them with the records received.
     pub fn build(
         &self,
         collected: &[CollectedRecords],
@@ -77,8 +77,9 @@ impl BuildJob<'_> {
         Ok(outputs)
     }
 
-    /// What was read back, if it is what came in. Records that were composed have other content
-    /// than those that came, so that they are only counted; their runs are read back all the same.
+    /// Returns the records read back, if they equal those received. Composed records have other
+    /// content than those received, so only their number is compared. Their runs are read back
+    /// nevertheless.
     fn compare(
         &self,
         source: &Tally,
@@ -113,7 +114,7 @@ impl BuildJob<'_> {
 }
 
 impl Outputs {
-    /// What the records of the runs do.
+    /// Returns the number of records by operation.
     pub fn applied(&self) -> ComposedRows {
         ComposedRows::of(self.runs.iter().flatten())
     }

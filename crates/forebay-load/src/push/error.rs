@@ -1,4 +1,4 @@
-//! Why a push did not come to its end.
+//! Defines the errors of a push.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::gate::GateError;
 use crate::sort::{SortError, Tally};
 use crate::sources::SourceError;
 
-/// Nothing of the push is visible.
+/// An error of a push. Nothing of the push is visible.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     #[error(transparent)]
@@ -23,7 +23,7 @@ pub enum PushError {
     Gate(#[from] GateError),
     #[error(transparent)]
     Sort(#[from] SortError),
-    /// Of the sort, about rows of this file.
+    /// An error of the sort, about rows of this file.
     #[error("{file}: {error}")]
     SortOf { file: String, error: SortError },
     #[error(transparent)]
@@ -36,7 +36,7 @@ pub enum PushError {
         file: String,
         place: String,
         reason: String,
-        /// What may be done about it besides; ends in "or ".
+        /// Further advice; ends in "or ".
         advice: String,
     },
     #[error("cannot write the bad rows to {}: {error}{}", path.display(), advice(error))]
@@ -86,7 +86,7 @@ impl From<forebay_engine::ReadError> for PushError {
 }
 
 impl PushError {
-    /// The same error; about one of two rows of a key it names their file, where there is only one.
+    /// Adds the file to an error about two rows of one key, if there is only one file.
     pub(crate) fn in_files(self, files: &[Arc<str>]) -> PushError {
         match (self, files) {
             (PushError::Sort(error @ SortError::Duplicate { .. }), [file]) => PushError::SortOf {

@@ -1,17 +1,18 @@
-//! Sources of a table that is there, for pushes onto a version and loads: they take the table's
-//! columns and types.
+//! Fits sources to an existing table, for loads and pushes onto a version.
+//!
+//! The sources take the table's columns and types.
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::PushError;
-use super::looking::OpenSources;
+use super::source_reader::OpenSources;
 use crate::encode::{OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::sources::{Input, SourceError, SourceOptions, SourceSet};
 
-/// Opens sources in which these columns have the types given here. Each of them is needed.
+/// Opens sources in which these columns have the given types. Each column is required.
 pub fn open_typed(
     sources: &Input,
     options: &SourceOptions,
@@ -25,8 +26,8 @@ pub fn open_typed(
     SourceSet::open(sources, &options).map_err(lacking)
 }
 
-/// Makes what encodes rows of the `stored` columns, which come beside `extra` ones, and arranges
-/// the sources by it.
+/// Creates the encoder of rows of the `stored` columns and `extra` ones, and arranges the sources
+/// by it.
 pub fn fit(
     mut sources: SourceSet,
     stored: Vec<FieldRef>,
@@ -41,20 +42,20 @@ pub fn fit(
     Ok((sources, encoder))
 }
 
-/// The columns as batches may have them: deletes may leave out what other rows need; the encoder
-/// holds rows to it one by one.
+/// Returns the columns with all of them nullable. Deletes may leave out columns that other rows
+/// need, so the encoder checks each row.
 pub fn loose(schema: &SchemaRef) -> SchemaRef {
     let fields = schema.fields().iter();
     let loose = fields.map(|field| field.as_ref().clone().with_nullable(true));
     Arc::new(Schema::new(loose.collect::<Vec<Field>>()))
 }
 
-/// The column that says what rows do.
+/// Returns the column that names the operations of rows.
 pub fn text_field(name: &str) -> FieldRef {
     Arc::new(Field::new(name, DataType::Utf8, true))
 }
 
-/// What is wrong with a column that would say what rows do, and be stored as well.
+/// Returns the error of a column that would name the operation and also be stored.
 pub fn own_operation(name: &str) -> String {
     format!(
         "--op names the column '{name}', which is stored in it: say what rows do in a column besides, \
@@ -62,7 +63,8 @@ pub fn own_operation(name: &str) -> String {
     )
 }
 
-/// A type is given for each column of the table, so that a missing one shows there.
+/// Converts an error about a given type into one about a missing column: types are given for each
+/// column of the table.
 fn lacking(error: SourceError) -> PushError {
     match error {
         SourceError::UnknownColumn {

@@ -1,8 +1,8 @@
-//! Where the partitions of a version begin, as given.
+//! Parses the boundaries of partitions that the user gives.
 //!
-//! A JSON array of places that rise, of keys or of slots: `["g", {"key_hex": "00ff"}]`, `[4096,
-//! 8192]`. A place may also be written as in a manifest: `{"key": "g"}`, `{"slot": 4096}`. The very
-//! first place may be left out.
+//! They are a JSON array of ascending places, of keys or of slots: `["g", {"key_hex": "00ff"}]`,
+//! `[4096, 8192]`. A place may also have the form of a manifest: `{"key": "g"}`, `{"slot": 4096}`.
+//! The very first place may be omitted.
 
 use forebay_engine::{Bound, MAX_PARTITIONS};
 use forebay_run::Order;
@@ -10,12 +10,11 @@ use serde::Deserialize;
 
 use crate::sort::Boundaries;
 
-/// Boundaries as they were given. Whether they fit the table's order shows in
-/// [`GivenBoundaries::of_order`].
+/// Given boundaries. [`GivenBoundaries::of_order`] checks whether they fit the table's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenBoundaries(Vec<Bound>);
 
-/// Why boundaries are none.
+/// An error of invalid boundaries.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BoundariesError {
     #[error(
@@ -52,7 +51,7 @@ impl GivenBoundaries {
         bounds.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The partitions of a table of that order, the first from the very start on.
+    /// Returns the partitions of a table of that order; the first begins at the very start.
     pub fn of_order(&self, order: Order) -> Result<Boundaries, BoundariesError> {
         let (first, name) = match order {
             Order::Hashed => (Bound::Slot(0), "hashed"),
@@ -83,7 +82,7 @@ impl GivenBoundaries {
 }
 
 fn slot_of(slot: u64) -> Result<Bound, BoundariesError> {
-    // The engine's own words for a slot that is out of range.
+    // The engine's own error for a slot that is out of range.
     let bound: Result<Bound, _> = serde_json::from_value(serde_json::json!({ "slot": slot }));
     bound.map_err(|error| BoundariesError::Json(error.to_string()))
 }

@@ -1,10 +1,9 @@
-//! A push onto another version: its runs, and one small run more in each partition that has news.
+//! Pushes onto another version: keeps its runs, and adds a small run to each changed partition.
 //!
-//! What the version declares holds: order, key, value, columns, kind of deltas, expiry. The sources
-//! are read by one thread, so that records of one key are composed in the order in which they come.
-//! Nothing of the older runs is read, but for inserts where rows expire, which are settled by
-//! looking up; and for partitions in which too many runs have gathered (`forebay_engine::due`),
-//! which are merged on the way.
+//! The version's declarations apply: order, key, value, columns, kind of deltas, expiry. One thread
+//! reads the sources, so that records of one key are composed in their order. The push reads
+//! nothing of the older runs, with two exceptions. If rows expire, it looks up the keys of inserts.
+//! Partitions with too many runs (`forebay_engine::due`) are merged.
 
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 
 use super::fit::{fit, open_typed, own_operation, text_field};
-use super::looking::OpenSources;
 use super::rows::expiry_of;
+use super::source_reader::OpenSources;
 use super::{BaseVersion, PushError, PushRequest};
 use crate::encode::{OperationChoice, ValueChoice};
 use crate::key::KeyTemplate;
@@ -24,14 +23,14 @@ use crate::sort::{Boundaries, Finish, SortError};
 use crate::sources::{SourceOptions, SourceSet};
 use crate::types::arrow_field;
 
-/// The version that a push goes on with.
+/// The version onto which a push adds its records.
 pub struct Layer {
     pub base: Arc<Version>,
     now_ms: u64,
 }
 
 impl Layer {
-    /// Fails where the request contradicts what the table declares.
+    /// Checks that the request does not contradict the table's declarations.
     pub fn new(
         request: &PushRequest,
         onto: BaseVersion,
@@ -51,8 +50,8 @@ impl Layer {
         self.base.manifest()
     }
 
-    /// Opens the request's sources by these options with the table's columns, and what encodes
-    /// their rows.
+    /// Opens the request's sources with these options and the table's columns, and creates the
+    /// encoder of their rows.
     pub fn open(
         &self,
         request: &PushRequest,
@@ -103,7 +102,7 @@ impl Layer {
         }
     }
 
-    /// A column of rows that the table does not have would be lost.
+    /// Refuses columns that the table does not have, because their values would be lost.
     fn check_columns(&self, sources: &SourceSet, operation: Option<&str>) -> Result<(), PushError> {
         if self.manifest().value != ValueKind::Row {
             return Ok(());
@@ -129,14 +128,14 @@ impl Layer {
         Boundaries::at(partitions.map(|part| part.bounds.lower.clone()).collect())
     }
 
-    /// What the operations of a key compose by.
+    /// Returns the kind of deltas by which the operations of a key are composed.
     pub fn kind(&self) -> DeltaKind {
-        // A table without a kind of deltas has none, so that any will do.
+        // A table without a kind of deltas has no deltas, so any kind works.
         self.manifest().delta.unwrap_or(DeltaKind::Append)
     }
 
-    /// The manifest of the runs there were and those that were built, with runs merged where too
-    /// many have gathered.
+    /// Returns the manifest with the existing runs and the new ones. Runs are merged in partitions
+    /// that have too many.
     pub fn finish(
         &self,
         request: &PushRequest,
@@ -174,7 +173,7 @@ impl Finish for Layer {
     ) -> Result<Option<Operation<'a>>, SortError> {
         let update =
             |(value, expires_ms)| Operation::Update(value).with_times(Times::until(expires_ms));
-        // Where nothing older is, nothing has to be kept for it.
+        // Without older runs, deletes need not be kept.
         if !self.wants_filter(partition) {
             return Ok(operation.value().map(update));
         }
@@ -182,8 +181,8 @@ impl Finish for Layer {
             operation.plain(),
             Operation::Insert(_) | Operation::InsertDelta { .. }
         );
-        // An insert takes what it meets for alive, so what has expired must not be left for it to
-        // meet.
+        // An insert treats any record it meets as live. Expired records must therefore not remain
+        // for it to meet.
         if inserts && self.manifest().ttl.is_some() && !self.base.exists(key)? {
             return Ok(operation.value().map(update));
         }

@@ -1,4 +1,4 @@
-//! Pushes onto other versions, against a plain map; expiry by a clock that the tests move.
+//! Tests of pushes onto other versions, against a plain map, with a clock that the tests move.
 
 #![allow(clippy::disallowed_methods, reason = "the tests write their sources")]
 
@@ -359,7 +359,7 @@ fn rows_expire_so_long_after_their_push() {
     let expected = BTreeMap::from([("1".into(), 11), ("2".into(), 25)]);
     assert_eq!(numbers(&version), expected, "an open version, at once");
     assert_eq!(version.get(b"3").unwrap(), None);
-    // What has expired is absent to inserts and deltas; both are renewed from now on.
+    // Expired keys are absent to inserts and deltas; both are renewed from now on.
     write(&csv, "id,n,op\n3,1,insert\n4,7,delta\n1,1,insert\n");
     let third = push(&changes(&csv), &store, &Silent).unwrap();
     let version = open(&store, &third);
@@ -425,7 +425,7 @@ fn a_column_says_when_rows_expire() {
     assert!(error.contains("'until'"), "{error}");
 }
 
-/// Rolls the table back while a push is at work.
+/// Rolls the table back during a push.
 #[derive(Debug)]
 struct RollbackInPush(Table);
 
@@ -461,7 +461,7 @@ fn a_push_does_not_swap_over_a_rollback_that_it_did_not_see() {
     let words = "version 2 serves now, and version 3 did when this push began";
     assert_eq!(finding.seen, words);
     assert_eq!((report.version, table.serving().unwrap()), (4, 2));
-    // It is kept, and may serve when somebody says so; --force swaps all the same.
+    // The version is kept, and an operator may swap to it; --force swaps anyway.
     table.swap(4).unwrap();
     let forced = PushRequest {
         force: true,
@@ -469,7 +469,7 @@ fn a_push_does_not_swap_over_a_rollback_that_it_did_not_see() {
     };
     let report = push(&forced, &store, &RollbackInPush(table.clone())).unwrap();
     assert!(report.swapped && table.serving().unwrap() == 5);
-    // One that does not swap has nothing to hold.
+    // A push that does not swap has nothing to hold.
     let kept = PushRequest {
         swap: false,
         ..careful

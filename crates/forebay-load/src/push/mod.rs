@@ -1,22 +1,24 @@
-//! A push: from source files to a version that serves.
+//! Runs a push: builds a version from source files and lets it serve.
 //!
-//! 1. The sources are opened and cut into units; the key template and the value are checked against
-//!    their columns before anything is written.
-//! 2. The engine's push lock is taken; debris of pushes that died goes.
+//! 1. The push opens the sources and splits them into units. It checks the key template and the
+//!    value against their columns before it writes anything.
+//! 2. It takes the engine's push lock, and removes the files of pushes that died.
 //! 3. `read`: threads read units, encode rows and collect them in the external sort
-//!    (`crate::sort`); anew where the types of text files turn out to be others than their first
-//!    rows show (`looking`).
-//! 4. The sort writes a run a partition and reads it back from the device.
-//! 5. Count and content checksum of the rows that were accepted must equal those read back.
-//! 6. The version is compared with the serving one (`crate::gate`), committed, and, unless a limit
-//!    was passed, swapped in. Old versions beyond the number to keep are removed.
+//!    (`crate::sort`). They start over if the types of text files differ from those of the first
+//!    rows (`looking`).
+//! 4. The sort writes one run a partition and reads it back from the device.
+//! 5. Count and content checksum of the accepted rows must equal those read back.
+//! 6. The gate compares the version with the serving one (`crate::gate`). The push commits the
+//!    version, and swaps it in unless a limit is broken. It removes old versions beyond the number
+//!    to keep.
 //!
-//! A dry run ([`dry_run()`]) takes the same way as far as nothing is written.
+//! A dry run ([`dry_run()`]) does the same up to the point at which a push writes.
 //!
-//! A push onto another version ([`PushRequest::onto`], `layer`) begins with the lock, takes the
-//! columns from that version, and names its runs before the ones that it writes.
+//! A push onto another version ([`PushRequest::onto`], `layer`) takes the lock first. It takes the
+//! columns from that version, and lists that version's runs before its own.
 //!
-//! Until the commit of step 6 nothing is visible; a push that fails or dies leaves at most debris.
+//! Nothing is visible before the commit of step 6. A push that fails or dies leaves at most unused
+//! files.
 
 pub(crate) mod build;
 pub(crate) mod dry_run;
@@ -24,7 +26,6 @@ mod error;
 pub(crate) mod fit;
 mod given_boundaries;
 mod layer;
-pub(crate) mod looking;
 pub(crate) mod partitions;
 mod publish;
 pub(crate) mod read;
@@ -32,6 +33,7 @@ pub(crate) mod rejects;
 pub(crate) mod report;
 mod request;
 pub(crate) mod rows;
+pub(crate) mod source_reader;
 pub(crate) mod work;
 
 use std::sync::Arc;
@@ -60,10 +62,10 @@ pub use request::{BaseVersion, PushRequest};
 use rows::{PushRows, RowCounts};
 use work::Work;
 
-/// Rows of either version that the gate looks at.
+/// The rows of each version that the gate samples.
 const GATE_SAMPLE_ROWS: u64 = 20_000;
 
-/// Carries a push out. Blocks until it is done.
+/// Runs a push. Blocks until it is done.
 pub fn push(
     request: &PushRequest,
     store: &Store,
@@ -128,7 +130,7 @@ fn push_onto(
     started: Duration,
     progress: &dyn Progress,
 ) -> Result<PushReport, PushError> {
-    // A table that is not there is not made.
+    // A table that does not exist is not created.
     store.table(&request.table)?;
     let push = store.begin_push(&request.table, options(request))?;
     let layer = Layer::new(request, onto, push.table(), push.created_unix_ms())?;
@@ -154,7 +156,7 @@ fn push_onto(
     conclude(request, store, push, ready, started, progress)
 }
 
-/// Whether the limits are for columns that the rows have, or the version of the table that serves.
+/// Checks that the limits name columns of the rows, or of the table's serving version.
 pub(crate) fn check_limits(
     request: &PushRequest,
     encoder: &RowEncoder,
@@ -162,7 +164,7 @@ pub(crate) fn check_limits(
 ) -> Result<(), PushError> {
     let (limits, rows) = (&request.limits, encoder.schema());
     check_columns(limits, encoder.batch_schema(), rows.columns().len())?;
-    // The gate holds a version that cannot be compared with the one that serves.
+    // The gate holds a version that cannot be compared with the serving one.
     if let Ok(serving) = serving_manifest(table) {
         let serving = serving.as_ref().map(|manifest| &manifest.schema);
         check_paths(limits, rows, serving)?;
@@ -183,10 +185,10 @@ fn options(request: &PushRequest) -> PushOptions {
     }
 }
 
-/// A version that is built, with what is to be said of it.
+/// A built version, with the facts to report about it.
 pub(crate) struct Ready {
     pub manifest: Manifest,
-    /// The version whose runs it goes on with.
+    /// The version whose runs it keeps.
     pub base: Option<u64>,
     pub applied: Option<ComposedRows>,
     pub bytes: u64,
@@ -195,7 +197,7 @@ pub(crate) struct Ready {
     pub duplicates: u64,
 }
 
-/// Publishes the version and gives the account of the push.
+/// Publishes the version and returns the report of the push.
 pub(crate) fn conclude(
     request: &PushRequest,
     store: &Store,
@@ -207,7 +209,7 @@ pub(crate) fn conclude(
     let rows_between = ready.manifest.rows_between();
     let onto = ready.manifest.onto;
     let stats = ready.manifest.stats.clone();
-    // An export that failed leaves a header alone.
+    // A failed export may leave only a header.
     let nothing = match ready.applied {
         None if rows_between.1 == 0 => Some("the version has no rows"),
         Some(applied) if applied == ComposedRows::default() => Some("nothing is changed"),
@@ -256,7 +258,7 @@ fn work<'a>(
     Ok(Work::new(plan, bad_rows, rate_bytes, store, progress))
 }
 
-/// The sort of a whole push, or of one onto the version of `layer`.
+/// Returns the sort plan of a whole push, or of one onto the version of `layer`.
 fn sort_plan(request: &PushRequest, space: SortSpace, layer: Option<&Layer>) -> SortPlan {
     let order = layer.map_or(request.order, |layer| layer.base.order());
     let run = RunOptions::new(order, request.compression, &request.table.wire_prefix());

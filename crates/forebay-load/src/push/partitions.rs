@@ -1,4 +1,4 @@
-//! How many partitions a version gets, and where they begin.
+//! Chooses the number of partitions of a version, and their boundaries.
 
 use forebay_engine::{Bound, Partition, RunRef};
 use forebay_run::Order;
@@ -7,15 +7,16 @@ use forebay_run::hash::SLOTS;
 use super::PushRequest;
 use crate::sort::{Boundaries, CollectedRecords};
 
-/// Bytes of keys and values that make a partition, when the number is not given.
+/// The bytes of keys and values in a partition, if the number of partitions is not given.
 const PARTITION_BYTES: u64 = 64 << 20;
 /// Tables below this many bytes are one partition.
 const SMALL_BYTES: u64 = 4 << 20;
-/// From there on at least so many, that they can be built side by side and shared out later.
+/// The fewest partitions of a larger table, so that they can be built in parallel and distributed
+/// later.
 const LEAST: u64 = 8;
 const MOST: u64 = 256;
 
-/// The number of partitions for a table of so many bytes: a power of two up to 256.
+/// Returns the number of partitions for a table of this many bytes: a power of two up to 256.
 pub fn by_size(bytes: u64) -> u32 {
     let least = if bytes < SMALL_BYTES { 1 } else { LEAST };
     bytes
@@ -35,14 +36,15 @@ pub fn boundaries(request: &PushRequest, collected: &[CollectedRecords], bytes: 
     }
 }
 
-/// The partitions of a table that is to be cut at given places; unless it has to be, not if it is
-/// small or its number of partitions is given.
+/// Returns the partitions of a table with required split points. Unless they are required always, a
+/// small table is not split, nor is one whose number of partitions is given.
 pub fn at_cuts(request: &PushRequest, partitions: u32) -> Option<Boundaries> {
     let is_cut = request.always_cut || (partitions > 1 && request.partitions.is_none());
     (is_cut && !request.cuts.is_empty()).then(|| cut(&request.cuts, partitions))
 }
 
-/// Partitions that begin at the cuts, and between them as often as makes so many of hashed tables.
+/// Returns partitions that begin at the split points. Hashed tables are split further between them,
+/// to about this number.
 fn cut(cuts: &[Bound], partitions: u32) -> Boundaries {
     let mut bounds = Vec::new();
     for (at, cut) in cuts.iter().enumerate() {
@@ -64,7 +66,7 @@ fn cut(cuts: &[Bound], partitions: u32) -> Boundaries {
     Boundaries::at(bounds)
 }
 
-/// One partition of everything.
+/// Returns one partition that covers everything.
 pub fn whole(order: Order) -> Boundaries {
     match order {
         Order::Hashed => Boundaries::slots(1),
@@ -72,7 +74,7 @@ pub fn whole(order: Order) -> Boundaries {
     }
 }
 
-/// The partitions of a table that is pushed whole, each of its one run.
+/// Returns the partitions of a table that is pushed as a whole, each with its one run.
 pub fn of_runs(boundaries: &Boundaries, runs: Vec<Option<RunRef>>) -> Vec<Partition> {
     let part = |(at, run): (usize, Option<RunRef>)| {
         let runs = run.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The end of a push: the gate, the commit, the swap.
+//! Ends a push: the gate, the commit and the swap.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use super::{BaseVersion, GATE_SAMPLE_ROWS, PushError, PushRequest};
 use crate::gate::{self, Finding, Limit, MOVED_MEANWHILE};
 use crate::progress::{Progress, Unit};
 
-/// What became of the version.
+/// The result of publishing a version.
 pub struct Outcome {
     pub version: u64,
     pub swapped: bool,
-    /// The version that it was compared with.
+    /// The version with which it was compared.
     pub compared_with: Option<u64>,
     pub gate: Vec<Finding>,
     pub undone: Option<UnservedVersion>,
     pub removed: Vec<u64>,
 }
 
-/// Compares the version with the serving one, makes it visible, and lets it serve unless a limit
-/// was passed. `base`: the version whose runs it goes on with.
+/// Compares the version with the serving one, makes it visible, and swaps it in unless a limit is
+/// broken. `base` is the version whose runs it keeps.
 pub fn publish(
     request: &PushRequest,
     store: &Store,
@@ -40,7 +40,7 @@ pub fn publish(
     drop(version);
     let served = push.served();
     let mut committed = push.commit_held(manifest)?;
-    // The pointer's lock is held: nobody moves it before the swap.
+    // The pointer's lock is held, so the pointer cannot change before the swap.
     gate.extend(moved_meanwhile(request, &table, served, base)?);
     let version = committed.version();
     let passed = gate.iter().all(|finding| finding.passed);
@@ -67,7 +67,7 @@ pub fn publish(
             done => drop(done?),
         }
     }
-    // The version is out; that an old one could not be removed does not undo it.
+    // The version is published. A failure to remove an old version does not undo that.
     let removed = committed.retain(request.keep).unwrap_or_else(|error| {
         progress.message(&format!("old versions were not removed: {error}"));
         Vec::new()
@@ -82,7 +82,7 @@ pub fn publish(
     })
 }
 
-/// What the history says of a version that the gate held.
+/// Returns the history's note about a version that the gate held.
 fn held_note(version: u64, serving: Option<u64>, gate: &[Finding]) -> HistoryNote {
     let failed = gate.iter().filter(|finding| !finding.passed);
     let words: Vec<String> = failed
@@ -95,8 +95,8 @@ fn held_note(version: u64, serving: Option<u64>, gate: &[Finding]) -> HistoryNot
     }
 }
 
-/// A push that began before a rollback, or another swap, does not undo it; one onto what serves
-/// does not bring back what was rolled back.
+/// Holds a version if the serving version changed since the push began. A push does not undo a
+/// later rollback or swap. A push onto the serving version does not restore what was rolled back.
 fn moved_meanwhile(
     request: &PushRequest,
     table: &Table,
@@ -128,8 +128,8 @@ fn moved_meanwhile(
     }))
 }
 
-/// The version that this one was compared with, and what the gate says; nothing where no version
-/// serves.
+/// Returns the version that this one was compared with, and the gate's findings; nothing if no
+/// version serves.
 fn compare_with_serving(
     request: &PushRequest,
     store: &Store,
@@ -146,8 +146,8 @@ fn compare_with_serving(
     })
 }
 
-/// The same by any way to compare. Where the version that serves cannot be read, that holds the new
-/// one: what nobody compared is not let pass.
+/// Compares with the serving version by the given function. If the serving version cannot be read,
+/// the new one is held, because it was not compared.
 pub fn beside_serving(
     table: &Table,
     limits: &[Limit],

@@ -1,4 +1,4 @@
-//! The first half of a push: threads read units, encode rows, collect them.
+//! Reads the sources, the first half of a push: threads read units, encode rows and collect them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,13 +19,13 @@ use crate::sort::{CollectedRecords, Collector, SortError, SortPlan};
 use crate::sources::{Feed, Origin, SourceError, SourceSet};
 use forebay_io::Throttle;
 
-/// What was read.
+/// The result of reading the sources.
 #[derive(Debug)]
 pub struct ReadRows {
     pub collected: Vec<CollectedRecords>,
     pub rejected: u64,
     pub profile: TableProfile,
-    /// What conversions changed, as was asked for.
+    /// Values that conversions changed, as the rules allow.
     pub lossy: Vec<Lossy>,
     /// The names of the files.
     pub files: Vec<Arc<str>>,
@@ -33,9 +33,9 @@ pub struct ReadRows {
 
 struct PushReading<'a> {
     feed: Feed<'a>,
-    /// Progress is told of rows, else of bytes.
+    /// Whether progress counts rows; otherwise it counts bytes.
     counts_rows: bool,
-    /// Of the units that were read.
+    /// The bytes of the units that were read.
     done_bytes: AtomicU64,
     plan: &'a SortPlan,
     rejects: &'a Rejects,
@@ -82,7 +82,7 @@ pub fn read(
         collected => collected.map_err(|error| error.in_files(&sources.files))?,
     };
     if let (false, Some(total_bytes)) = (reading.counts_rows, total) {
-        // Headers and the like are of no unit.
+        // Headers and the like belong to no unit.
         progress.advance(total_bytes.saturating_sub(reading.done_bytes.load(Relaxed)));
     }
     rejects.finish()?;
@@ -100,7 +100,7 @@ pub fn read(
     })
 }
 
-/// All results, or the error that was the cause: threads that merely stopped do not count.
+/// Returns all results, or the error that was the cause: threads that merely stopped do not count.
 fn first_error_last(
     results: Vec<Result<CollectedRecords, PushError>>,
 ) -> Result<Vec<CollectedRecords>, PushError> {
@@ -119,7 +119,8 @@ fn first_error_last(
     }
 }
 
-/// The number of a row, by which the profile draws it: no other row of the sources has it.
+/// Returns the number of a row, by which the profile draws it. It is unique among the sources'
+/// rows.
 pub fn row_number(unit: u32, row: u64) -> u64 {
     u64::from(unit) << ROW_BITS | row
 }

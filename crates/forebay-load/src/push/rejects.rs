@@ -1,4 +1,4 @@
-//! Rows that cannot be stored: refused, counted, or written to a file.
+//! Handles rows that cannot be stored: refuses, counts, or writes them to a file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use super::PushError;
 use crate::near;
 use crate::sources::{Origin, Place, Reject, row_as_json};
 
-/// What to do with bad rows.
+/// The treatment of bad rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum BadRows {
     /// The first one ends the push.
     #[default]
     Fail,
-    /// They are left out and counted.
+    /// Bad rows are left out and counted.
     Skip,
-    /// They are left out, counted and written to this file, which must not exist yet.
+    /// Bad rows are left out, counted and written to this file, which must not exist yet.
     File(PathBuf),
 }
 
-/// Does `work`, and removes the file of bad rows that it made where it failed and no row came into
-/// it: another attempt takes the same name.
+/// Runs `work`. If it fails and the file of bad rows that it created is empty, this removes the
+/// file. Another attempt can then use the name.
 pub(crate) fn without_empty_file<R, E>(
     policy: &BadRows,
     disk: &dyn Disk,
@@ -39,25 +39,25 @@ pub(crate) fn without_empty_file<R, E>(
     };
     work().inspect_err(|_| {
         if disk.open(path).is_ok_and(|file| file.len_bytes() == 0) {
-            // That it stays is of no weight beside the error.
+            // A failed removal matters less than the error.
             _ = disk.remove(path);
         }
     })
 }
 
-/// A bad row as messages tell of it.
+/// A bad row as shown in messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NotedRow {
     pub file: String,
     /// `line 7`, `row 7`.
     pub place: String,
     pub reason: String,
-    /// What to do about it, before such rows are left out.
+    /// Advice about it, before the option to leave such rows out.
     #[serde(skip)]
     pub advice: String,
 }
 
-/// The end of a push that takes no bad rows.
+/// The error of a push that accepts no bad rows.
 impl From<NotedRow> for PushError {
     fn from(row: NotedRow) -> Self {
         let NotedRow {
@@ -75,13 +75,13 @@ impl From<NotedRow> for PushError {
     }
 }
 
-/// Receives the bad rows of all threads.
+/// A receiver of the bad rows of all threads.
 #[derive(Debug)]
 pub struct Rejects {
     policy: BadRows,
     count: AtomicU64,
     file: Option<Mutex<Box<dyn WriteFile>>>,
-    /// Remembers so many.
+    /// The bad rows kept for messages, up to a limit.
     noted: Mutex<Vec<NotedRow>>,
     most_noted: usize,
 }
@@ -101,12 +101,12 @@ impl Rejects {
         })
     }
 
-    /// Counts bad rows, or fails at the first one.
+    /// Creates a receiver that counts bad rows, or fails at the first one.
     pub fn counted(fail: bool) -> Self {
         Self::of(if fail { BadRows::Fail } else { BadRows::Skip }, 0)
     }
 
-    /// Counts bad rows and remembers some of the first.
+    /// Creates a receiver that counts bad rows and keeps some of the first.
     pub fn noting(most_noted: usize) -> Self {
         Self::of(BadRows::Skip, most_noted)
     }
@@ -121,7 +121,7 @@ impl Rejects {
         }
     }
 
-    /// Those remembered.
+    /// Returns the kept rows.
     pub fn noted(&self) -> Vec<NotedRow> {
         let noted = self.noted.lock();
         noted.unwrap_or_else(PoisonError::into_inner).clone()
@@ -131,7 +131,7 @@ impl Rejects {
         self.count.load(Relaxed)
     }
 
-    /// A record that its source could not read.
+    /// Handles a record that its source could not read.
     pub fn unread(&self, reject: &Reject<'_>) -> Result<(), PushError> {
         let text = || json!(String::from_utf8_lossy(reject.record));
         let record = || match reject.place {
@@ -142,7 +142,7 @@ impl Rejects {
         self.reject(reject.file, &reject.place, &reject.reason, column, record)
     }
 
-    /// A row of a batch that cannot be stored.
+    /// Handles a row of a batch that cannot be stored.
     pub fn unstored(
         &self,
         origin: &Origin,
@@ -196,7 +196,7 @@ impl Rejects {
         }
     }
 
-    /// Removes the file, so that it can be begun anew.
+    /// Removes the file, so that it can be created again.
     pub fn discard(self, disk: &dyn Disk) -> Result<(), PushError> {
         match &self.policy {
             BadRows::File(path) => {
@@ -219,7 +219,7 @@ impl Rejects {
     }
 }
 
-/// What to do about a value that another type of its column would hold.
+/// Returns advice about a value that another type of its column would hold.
 fn advice(column: &str) -> String {
     let option = near::column_option(column, "text");
     format!("give its column a type that holds it, as by {option}, or ")

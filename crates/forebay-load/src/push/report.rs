@@ -1,4 +1,4 @@
-//! What a push did.
+//! Defines the report of a push.
 
 use std::fmt;
 
@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::convert::Lossy;
 use crate::gate::Finding;
 
-/// What the keys of a push onto another version came to, once those of one key were composed.
+/// The number of keys by operation in a push onto another version, after composing the operations
+/// of each key.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ComposedRows {
     /// Keys whose value was set.
@@ -22,7 +23,7 @@ pub struct ComposedRows {
 }
 
 impl ComposedRows {
-    /// What the records of runs do.
+    /// Counts the operations of the records of runs.
     pub(crate) fn of<'a>(runs: impl Iterator<Item = &'a RunRef>) -> Self {
         let mut applied = Self::default();
         for run in runs {
@@ -51,62 +52,62 @@ impl fmt::Display for ComposedRows {
     }
 }
 
-/// What a push did, for people and programs.
+/// The report of a push, for people and programs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PushReport {
     /// The batch table.
     pub table: TableName,
     /// The number of the version that was built.
     pub version: u64,
-    /// The rows of the version: the least and the greatest number of them, where newer runs may
+    /// The number of rows of the version, as a minimum and a maximum. They differ if newer runs may
     /// hide or remove rows of older ones.
     pub rows_between: (u64, u64),
-    /// The version whose runs it goes on with.
+    /// The version whose runs it keeps.
     pub onto: Option<u64>,
-    /// What its rows came to, in a push onto another version.
+    /// In a push onto another version, its keys by operation.
     pub applied: Option<ComposedRows>,
-    /// Of keys and values that were pushed.
+    /// The bytes of the pushed keys and values.
     pub bytes: u64,
     /// Rows left out because they could not be stored.
     pub rejected: u64,
-    /// Values that conversions changed, as was asked for.
+    /// Values that conversions changed, as the rules allow.
     pub lossy: Vec<Lossy>,
-    /// Rows left out because of another of the same key, or composed with one.
+    /// Rows left out because of another row of the same key, or composed with one.
     pub duplicates: u64,
-    /// What was counted of each column; nothing in a push onto another version.
+    /// The counts of each column; empty in a push onto another version.
     pub stats: Vec<ColumnStats>,
-    /// How long it took.
+    /// The duration of the push.
     pub seconds: f64,
     /// Whether the version serves.
     pub swapped: bool,
-    /// The version that the gate compared it with.
+    /// The version with which the gate compared it.
     pub compared_with: Option<u64>,
-    /// What the gate saw; empty when there was no version to compare with.
+    /// The gate's findings; empty if there was no version to compare with.
     pub gate: Vec<Finding>,
-    /// Why a cluster did not let it serve.
+    /// The reason for which a cluster did not let it serve.
     pub undone: Option<UnservedVersion>,
-    /// Versions removed because there are newer ones enough.
+    /// Versions removed because enough newer ones exist.
     pub removed: Vec<u64>,
-    /// What may not have been meant.
+    /// Conditions that the user may not have intended.
     pub warnings: Vec<String>,
 }
 
-/// What a cluster says of a version that it did not let serve, or took back.
+/// A cluster's account of a version that it did not let serve, or rolled back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnservedVersion {
     pub problem: String,
-    /// An operator's rollback went first.
+    /// An operator's rollback had precedence.
     pub gave_way: bool,
 }
 
 impl PushReport {
-    /// Whether the gate kept the version from being swapped in.
+    /// Returns whether the gate kept the version from being swapped in.
     pub fn held(&self) -> bool {
         !self.swapped && self.undone.is_none() && self.gate.iter().any(|finding| !finding.passed)
     }
 }
 
-/// Seconds to the millisecond, as reports have them.
+/// Rounds seconds to the millisecond, as reports show them.
 pub(crate) fn rounded(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }

@@ -1,4 +1,4 @@
-//! What to push, and how.
+//! Defines the request of a push: its sources, table and options.
 
 use std::str::FromStr;
 
@@ -14,61 +14,61 @@ use crate::key::KeyTemplate;
 use crate::sort::Duplicates;
 use crate::sources::{Input, SourceOptions};
 
-/// A push that is asked for.
+/// A request for a push.
 #[derive(Debug, Clone)]
 pub struct PushRequest {
     pub table: TableName,
     pub sources: Input,
     pub source_options: SourceOptions,
-    /// A push onto another version has its key.
+    /// The key template; `None` in a push onto another version, which has one.
     pub key: Option<KeyTemplate>,
     pub value: ValueChoice,
-    /// Go on with the runs of this version, and with all that it declares: of what follows, order,
-    /// partitions and duplicates have no meaning then.
+    /// Keep the runs of this version and all of its declarations. The order, partitions and
+    /// duplicates below then have no effect.
     pub onto: Option<BaseVersion>,
-    /// The column that says what a row does, in a push onto another version.
+    /// The column that names a row's operation, in a push onto another version.
     pub operation_column: Option<String>,
-    /// What deltas do in this table. Numbers are stored as such then, and need one column as the
+    /// The kind of deltas in this table. It stores numbers as such, which needs one column as the
     /// value.
     pub delta: Option<DeltaKind>,
-    /// When rows expire.
+    /// The expiry of rows.
     pub ttl: Option<Ttl>,
     pub order: Order,
-    /// By default by size: [`super::partitions::by_size`].
+    /// The number of partitions; by default by size: [`super::partitions::by_size`].
     pub partitions: Option<u32>,
-    /// Where the partitions begin; then their number is not given.
+    /// The partitions' boundaries; their number must then not be given.
     pub boundaries: Option<GivenBoundaries>,
-    /// Places at which partitions begin in any case, where they are not given and the table is not
-    /// small: those at which the nodes of a cluster divide it.
+    /// Required split points, at which a cluster's nodes divide the table. They apply if no
+    /// boundaries are given and the table is not small.
     pub cuts: Vec<Bound>,
-    /// They begin there also where the table is small, or their number is given.
+    /// The split points apply even if the table is small, or the number of partitions is given.
     pub always_cut: bool,
     pub compression: Compression,
-    /// By default as [`forebay_run::RunOptions::for_records_of`] chooses.
+    /// The page size; by default as [`forebay_run::RunOptions::for_records_of`] chooses.
     pub page_bytes: Option<u32>,
     pub duplicates: Duplicates,
     pub bad_rows: BadRows,
     /// The memory that the push may use for records.
     pub memory_bytes: u64,
     pub threads: usize,
-    /// At most so many bytes of records a second, in reading and in writing each.
+    /// The most bytes of records a second, for reading and for writing each.
     pub rate_bytes: Option<u64>,
-    /// The version's number; by default one more than the greatest.
+    /// The version's number; by default one more than the highest.
     pub version: Option<u64>,
-    /// Limits beside the defaults.
+    /// Limits in addition to the defaults.
     pub limits: Vec<Limit>,
-    /// Swap even when a limit is passed.
+    /// Swap even if a limit is broken.
     pub force: bool,
     /// Whether to swap at all.
     pub swap: bool,
-    /// How many versions to keep.
+    /// The number of versions to keep.
     pub keep: usize,
 }
 
-/// The version that a push goes on with.
+/// The version onto which a push adds its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BaseVersion {
-    /// The one that serves.
+    /// The serving version.
     Current,
     Version(u64),
 }

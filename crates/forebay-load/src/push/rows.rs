@@ -1,11 +1,11 @@
-//! What the rows become of a table that is pushed whole: their keys, values and expiry.
+//! Turns the rows of a table that is pushed as a whole into keys, values and expiry.
 
 use arrow_schema::SchemaRef;
 use forebay_engine::{ManifestDraft, RunRef, Ttl, ValueKind};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
-use super::looking::OpenSources;
+use super::source_reader::OpenSources;
 use super::{PushError, PushRequest, partitions};
 use crate::column_profile::TableProfile;
 use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice};
@@ -13,11 +13,11 @@ use crate::key::KeyTemplate;
 use crate::sort::Boundaries;
 use crate::sources::{Input, SourceOptions, SourceSet};
 
-/// See the module's text.
+/// The rules for the rows of such a table.
 #[derive(Debug, Clone)]
 pub struct PushRows {
     pub key: KeyTemplate,
-    /// As it is stored: numbers where deltas add them up.
+    /// The value as stored: numbers if deltas add to them.
     pub value: ValueChoice,
     pub delta: Option<DeltaKind>,
     pub ttl: Option<Ttl>,
@@ -25,14 +25,14 @@ pub struct PushRows {
     pub now_ms: u64,
 }
 
-/// What was counted while the rows were read and their runs written.
+/// The counts made while rows were read and their runs written.
 #[derive(Debug)]
 pub struct RowCounts<'a> {
-    /// At the index of its partition, if that got any.
+    /// The runs at the indices of their partitions; `None` for a partition without rows.
     pub runs: Vec<Option<RunRef>>,
-    /// Records in the runs.
+    /// The number of records in the runs.
     pub records: u64,
-    /// Of the rows that were read, of which some may have been left out.
+    /// The profile of the rows read, of which some may have been left out.
     pub profile: &'a TableProfile,
 }
 
@@ -47,10 +47,10 @@ impl PushRows {
         })
     }
 
-    /// Opens the sources, and what encodes their rows.
+    /// Opens the sources, and creates the encoder of their rows.
     pub fn open(&self, sources: &Input, options: &SourceOptions) -> Result<OpenSources, PushError> {
         let mut sources = SourceSet::open(sources, options)?;
-        // By all columns that there are, so that errors name these.
+        // Uses all existing columns, so that errors list them.
         let encoder = self.encoder(&sources.schema);
         let encoder = encoder.map_err(|error| error.explained(|name| sources.why_lacking(name)))?;
         if self.delta == Some(DeltaKind::Append)
@@ -71,7 +71,7 @@ impl PushRows {
         Ok((sources, encoder))
     }
 
-    /// What encodes rows of these columns, which are those that the table needs.
+    /// Creates the encoder of rows of these columns, which are those that the table needs.
     pub fn encoder(&self, schema: &SchemaRef) -> Result<RowEncoder, EncodeError> {
         let choice = self.ttl.as_ref().map(|ttl| OperationChoice {
             delta: self.delta,
@@ -82,7 +82,7 @@ impl PushRows {
         RowEncoder::beside(schema, Vec::new(), &self.key, &self.value, choice.as_ref())
     }
 
-    /// What the version says of itself.
+    /// Returns the manifest of the version.
     pub fn draft(
         &self,
         encoder: &RowEncoder,

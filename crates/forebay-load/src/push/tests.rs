@@ -281,7 +281,7 @@ fn handed_over(batches: Vec<Result<RecordBatch, ArrowError>>) -> Input {
 fn batches_are_pushed_like_a_file_and_keep_their_order() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
-    // The first batch is cut into several slices; the last hides rows of both.
+    // The first batch is split into several slices; the last hides rows of both.
     let batches = || {
         let ranges = [
             (0..50_000, "a"),

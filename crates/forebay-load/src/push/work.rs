@@ -1,5 +1,4 @@
-//! What pushes and loads do alike: rows are read into the sort, and runs are built of what was
-//! collected.
+//! Holds the steps that pushes and loads share: reading rows into the sort, and building runs.
 
 use std::sync::Arc;
 
@@ -7,19 +6,19 @@ use forebay_engine::{NewRun, Store};
 use forebay_io::Throttle;
 
 use super::build::{BuildJob, Outputs, tallies};
-use super::looking::{OpenSources, SourceReader, of_table};
 use super::read::{self, ReadRows};
+use super::source_reader::{OpenSources, SourceReader, of_table};
 use super::{BadRows, PushError};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
 use crate::sort::{Boundaries, Finish, SortPlan};
 use crate::sources::SourceOptions;
 
-/// A push or a load once it is known how it sorts.
+/// A push or a load with its sort plan.
 pub struct Work<'a> {
     plan: SortPlan,
     bad_rows: &'a BadRows,
-    /// The types are those of a table, so that a bad row cannot be helped by giving others.
+    /// The types are those of a table, so other types cannot fix a bad row.
     has_table_types: bool,
     store: &'a Store,
     throttle: Throttle,
@@ -51,8 +50,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Reads what was opened by `options`. `open` opens it again, by options that say more of the
-    /// types.
+    /// Reads sources that were opened with `options`. `open` opens them again, with options that
+    /// say more about the types.
     pub fn read<E: From<PushError>>(
         &self,
         options: &SourceOptions,

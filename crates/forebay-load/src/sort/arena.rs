@@ -1,21 +1,22 @@
-//! Records one behind the other, with an entry of 16 bytes for each, which is what is sorted.
+//! Stores records back to back, with a 16-byte entry for each. The sort moves only the entries.
 
-/// The arena grows by blocks of this size, or of an eighth of the collector's share when that is
-/// less; a larger record gets a block of its own.
+/// The arena grows by blocks of this size, or of an eighth of the collector's share if that is
+/// smaller. A larger record gets a block of its own.
 const BLOCK_BYTES: usize = 4 << 20;
-/// A record in the arena: lengths of key (16 bits) and value (48 bits), key, value.
+/// The head of a record in the arena: lengths of key (16 bits) and value (48 bits). Key and value
+/// follow.
 const RECORD_HEAD_BYTES: usize = 8;
 
-/// A record's place among others, and in the arena. Sorting moves these.
+/// A record's position in the sort order, and its place in the arena. Sorting moves these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// The hash64, or eight bytes of the key.
     pub head: u64,
-    /// Block number and offset in it; rises with the order of arrival.
+    /// The block number and the offset in it; increases in the order of arrival.
     pub place: u64,
 }
 
-/// Records one behind the other.
+/// A store of records, back to back.
 #[derive(Debug)]
 pub struct Arena {
     blocks: Vec<Vec<u8>>,
@@ -38,7 +39,7 @@ impl Arena {
             .map_or(0, |block| block.capacity() - block.len())
     }
 
-    /// Bytes of its blocks once a record of `more` bytes is in it.
+    /// Returns the bytes of its blocks after adding a record of `more` bytes.
     #[inline]
     pub fn bytes_with(&self, more: usize) -> usize {
         let need = more + RECORD_HEAD_BYTES;
@@ -70,7 +71,7 @@ impl Arena {
         place
     }
 
-    /// The key and the value at `place`.
+    /// Returns the key and the value at `place`.
     #[inline]
     pub fn record(&self, place: u64) -> (&[u8], &[u8]) {
         let bytes = &self.blocks[(place >> 32) as usize][(place & 0xffff_ffff) as usize..];
@@ -87,7 +88,7 @@ impl Arena {
         self.record(place).0
     }
 
-    /// Starts fetching the record at `place` into the cache.
+    /// Starts prefetching the record at `place` into the cache.
     #[inline]
     pub fn prefetch(&self, place: u64) {
         let block = &self.blocks[(place >> 32) as usize];
@@ -97,21 +98,21 @@ impl Arena {
     }
 }
 
-/// Sorted records in memory, with what is needed to tell their ages.
+/// Sorted records in memory, with the data needed to compare their ages.
 #[derive(Debug)]
 pub struct SortedRecords {
     pub arena: Arena,
     pub entries: Vec<Entry>,
-    /// The first place of each unit's records, rising.
+    /// The first place of each unit's records, ascending.
     pub units: Vec<(u64, u32)>,
-    /// Bytes of keys and values.
+    /// The bytes of keys and values.
     pub payload_bytes: u64,
     /// The length of the longest key.
     pub longest_key: usize,
 }
 
 impl SortedRecords {
-    /// The input unit of the record at `place`.
+    /// Returns the input unit of the record at `place`.
     pub fn unit(&self, place: u64) -> u32 {
         let after = self.units.partition_point(|&(first, _)| first <= place);
         self.units[after.saturating_sub(1)].1

@@ -1,25 +1,27 @@
-//! Orders other than that of the keys, for records that are sent in another one: a few bytes before
-//! each key, by which they are sorted, and which are taken off again.
+//! Defines orders other than key order, for records that are sent in such an order.
+//!
+//! Each key gets a prefix of a few bytes, by which records are sorted. The prefix is removed
+//! afterwards.
 
 use forebay_run::MAX_KEY_BYTES;
 use forebay_run::error::named_key;
 
 use super::SortError;
 
-/// In which order a sort gives records.
+/// The order in which a sort returns records.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Arrangement {
-    /// That of the keys.
+    /// Key order.
     #[default]
     ByKey,
-    /// One that the seed decides, and in which keys that are near each other are not.
+    /// An order decided by the seed, in which neighbouring keys are far apart.
     Shuffled(u64),
-    /// That of the input. Records of one key stay apart: each comes out.
+    /// Input order. Records of one key stay separate, and all are returned.
     AsTheyCame,
 }
 
 impl Arrangement {
-    /// How many bytes stand before a key.
+    /// Returns the length of the prefix of a key.
     pub fn lead_bytes(self) -> usize {
         match self {
             Arrangement::ByKey => 0,
@@ -28,7 +30,8 @@ impl Arrangement {
         }
     }
 
-    /// Puts what is sorted by in the place of `out`: record number `index` of an input unit.
+    /// Writes the sort key of record number `index` of an input unit to `out`, replacing its
+    /// content.
     pub(super) fn arrange(
         self,
         key: &[u8],
@@ -54,7 +57,7 @@ impl Arrangement {
     }
 }
 
-/// A hash whose every bit hangs on each bit of seed and key.
+/// Returns a hash in which every bit depends on each bit of seed and key.
 fn mixed(seed: u64, key: &[u8]) -> u64 {
     let mut hash = stirred(seed ^ key.len() as u64);
     for chunk in key.chunks(size_of::<u64>()) {
@@ -65,7 +68,7 @@ fn mixed(seed: u64, key: &[u8]) -> u64 {
     hash
 }
 
-/// The finalizer of SplitMix64.
+/// Applies the finalizer of SplitMix64.
 fn stirred(mut bits: u64) -> u64 {
     bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -73,17 +76,17 @@ fn stirred(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Keys of some of the records of a collector, as many as its arrangement hides.
+/// A sample of keys of a collector's records, for an arrangement that hides the keys.
 #[derive(Debug)]
 pub struct DrawnKeys {
     keys: Vec<Vec<u8>>,
-    /// One of so many is drawn.
+    /// One of this many records is drawn.
     step: u64,
     seen: u64,
     bytes: u64,
 }
 
-/// How many keys are kept at most.
+/// The most keys that are kept.
 const KEYS: usize = 8192;
 
 impl Default for DrawnKeys {
@@ -116,7 +119,7 @@ impl DrawnKeys {
         self.bytes += bytes;
     }
 
-    /// The keys, and for how many bytes each stands.
+    /// Returns the keys, and the number of bytes each represents.
     pub fn samples(&self) -> impl Iterator<Item = (Vec<u8>, u64)> + '_ {
         let each = self.bytes / (self.keys.len() as u64).max(1);
         self.keys.iter().map(move |key| (key.clone(), each.max(1)))

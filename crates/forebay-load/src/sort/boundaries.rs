@@ -1,4 +1,4 @@
-//! The boundaries that divide the sort order into partitions.
+//! Finds the boundaries that divide the sort order into partitions.
 
 use std::ops::{self, Range};
 
@@ -10,34 +10,35 @@ use forebay_run::scan::ScanRange;
 use super::arena::SortedRecords;
 use super::collector::CollectedRecords;
 
-/// Samples taken of the records that a collector holds in memory.
+/// The number of samples of the records that a collector holds in memory.
 const SAMPLES: usize = 4096;
 
-/// Where partitions begin: rising, the first at the very start. Each ends where the next one
-/// begins.
+/// The lower bounds of partitions, ascending; the first is the very start. Each partition ends
+/// where the next one begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundaries(Vec<Bound>);
 
 impl Boundaries {
-    /// There is one at least; they rise from the very start.
+    /// Creates boundaries. There must be at least one; they ascend from the very start.
     pub fn at(boundaries: Vec<Bound>) -> Self {
         debug_assert!(!boundaries.is_empty());
         Self(boundaries)
     }
 
-    /// Slots divided evenly over `partitions` (at most one a slot).
+    /// Divides the slots evenly into `partitions` (at most one a slot).
     pub fn slots(partitions: u32) -> Self {
         let partitions = partitions.clamp(1, SLOTS);
         let first = |i: u32| (u64::from(i) * u64::from(SLOTS) / u64::from(partitions)) as u16;
         Self((0..partitions).map(|i| Bound::Slot(first(i))).collect())
     }
 
-    /// Keys that divide the collected bytes evenly over at most `partitions`.
+    /// Finds keys that divide the collected bytes evenly into at most `partitions`.
     pub fn keys(partitions: u32, collected: &[CollectedRecords]) -> Self {
         Self::by_samples(partitions, key_samples(collected))
     }
 
-    /// Keys that divide evenly over at most `partitions` the bytes that these samples stand for.
+    /// Finds keys that divide the bytes represented by these samples evenly into at most
+    /// `partitions`.
     pub fn by_samples(partitions: u32, mut samples: Vec<(Vec<u8>, u64)>) -> Self {
         samples.sort_unstable();
         let weight = |sample: &(Vec<u8>, u64)| u128::from(sample.1);
@@ -71,7 +72,7 @@ impl Boundaries {
         &self.0[partition]
     }
 
-    /// The number of the partition that a key belongs to.
+    /// Returns the number of the partition of a key.
     pub fn partition_of(&self, key: &[u8], hasher: &KeyHasher) -> usize {
         let above = match self.0.first() {
             Some(Bound::Slot(_)) => {
@@ -87,7 +88,7 @@ impl Boundaries {
         above.saturating_sub(1)
     }
 
-    /// What partition number `partition` covers of a run.
+    /// Returns the range of a run that partition number `partition` covers.
     pub fn range(&self, partition: usize) -> ScanRange {
         match (self.first_of(partition), self.0.get(partition + 1)) {
             (Bound::Slot(from), next) => {
@@ -107,7 +108,7 @@ impl Boundaries {
         }
     }
 
-    /// The entries of `sorted` that partition number `partition` covers.
+    /// Returns the entries of `sorted` that partition number `partition` covers.
     pub fn entries(&self, partition: usize, sorted: &SortedRecords, order: Order) -> Range<usize> {
         let start = |partition: usize| match self.0.get(partition) {
             None => sorted.entries.len(),
@@ -124,8 +125,8 @@ impl Boundaries {
     }
 }
 
-/// Keys of what was collected, and for how many bytes each stands. Of spilled runs of a hashed
-/// table there are none.
+/// Returns keys of the collected records, and the number of bytes each represents. Spilled runs of
+/// a hashed table give none.
 pub fn key_samples(collected: &[CollectedRecords]) -> Vec<(Vec<u8>, u64)> {
     let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
     for part in collected {

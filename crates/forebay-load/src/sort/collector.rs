@@ -1,4 +1,4 @@
-//! One thread's records: an arena of bytes and an entry of 16 bytes for each record.
+//! Collects the records of one thread: an arena of bytes and a 16-byte entry for each record.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,35 +16,35 @@ use super::spill::Spill;
 use super::{SPILL_PREFIX, SortError, SortPlan, Tally, collect_operation};
 
 const LEAST_SHARE_BYTES: usize = 1 << 20;
-/// Copies of a record that reading and encoding it hold beside the arena, at most.
+/// The most copies of a record that reading and encoding hold besides the arena.
 const COPIES: usize = 5;
 
-/// What a thread has collected: spilled runs, oldest first, then the rest in memory.
+/// The records that a thread has collected: spilled runs, oldest first, then the rest in memory.
 #[derive(Debug)]
 pub struct CollectedRecords {
     pub spills: Vec<Spill>,
     pub rest: Arc<SortedRecords>,
     pub seen: Tally,
     pub dropped: Tally,
-    /// Of what is in another order than that of its keys.
+    /// The drawn keys of records that are not in key order.
     pub drawn: Option<DrawnKeys>,
 }
 
 impl CollectedRecords {
-    /// No key of it is longer.
+    /// Returns the length of the longest key.
     pub fn longest_key(&self) -> usize {
         let spilled = self.spills.iter().map(|spill| spill.run.longest_key());
         spilled.fold(self.rest.longest_key, usize::max)
     }
 }
 
-/// Collects the records of one thread.
+/// A collector of the records of one thread.
 #[derive(Debug)]
 pub struct Collector {
     plan: SortPlan,
     hasher: KeyHasher,
     share_bytes: usize,
-    /// Of these, what the arena may fill: copies of the largest record have to fit in as well.
+    /// The part of the share that the arena may fill. Copies of the largest record must also fit.
     room_bytes: usize,
     largest_record: usize,
     arena: Arena,
@@ -55,11 +55,11 @@ pub struct Collector {
     spills: Vec<Spill>,
     seen: Tally,
     dropped: Tally,
-    /// The record at hand, with its operation.
+    /// The current record, with its operation.
     collected: Vec<u8>,
-    /// How many records of the present unit came before it.
+    /// The number of records of the current unit before it.
     index: u64,
-    /// What it is sorted by, where that is not its key.
+    /// The sort key, if it is not the record's key.
     arranged: Vec<u8>,
     drawn: Option<DrawnKeys>,
 }
@@ -88,14 +88,14 @@ impl Collector {
         }
     }
 
-    /// The records that follow come from input unit `unit`. REQUIRES rising units.
+    /// Starts input unit `unit`, which the following records come from. REQUIRES rising units.
     pub fn start_unit(&mut self, unit: u32) {
         let place = self.entries.last().map_or(0, |last| last.place + 1);
         self.units.push((place, unit));
         self.index = 0;
     }
 
-    /// What came in so far.
+    /// Returns the tally of the records received so far.
     pub fn seen(&self) -> Tally {
         self.seen
     }
@@ -159,8 +159,8 @@ impl Collector {
         self.longest_key = self.longest_key.max(key.len());
     }
 
-    /// Whether a record of `more` bytes would take the collector over its share. The table of
-    /// entries doubles when it grows, and holds both halves while it does.
+    /// Returns whether a record of `more` bytes would exceed the collector's share. The table of
+    /// entries doubles when it grows, and the old and the new table exist together meanwhile.
     #[inline]
     fn is_full(&mut self, more: usize) -> bool {
         if more > self.largest_record {
@@ -192,7 +192,7 @@ impl Collector {
         Ok(sorted)
     }
 
-    /// Sorts what is in memory and writes it as one run of the scratch directory.
+    /// Sorts the records in memory and writes them as one run in the scratch directory.
     fn spill(&mut self) -> Result<(), SortError> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let unit = self.units.last().copied();
@@ -204,7 +204,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Sorts what is left. With runs already spilled the rest stays in memory beside them.
+    /// Sorts the remaining records. If runs were spilled, the rest still stays in memory.
     pub fn finish(mut self) -> Result<CollectedRecords, SortError> {
         let rest = Arc::new(self.sort()?);
         let Self {

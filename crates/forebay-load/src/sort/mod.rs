@@ -1,17 +1,17 @@
-//! The external sort: records in any order become the sorted runs of a version's partitions.
+//! Sorts records in any order into the runs of a version's partitions: an external sort.
 //!
 //! 1. Each thread collects records in a [`Collector`], which holds a fixed share of the memory
-//!    budget. When the share is full, the records are sorted and spilled as one run (the same
-//!    format as the result's, `forebay_run`), and the collector starts again. Records that fit are
-//!    never spilled.
+//!    budget. When the share is full, the records are sorted and spilled as one run, in the format
+//!    of the result (`forebay_run`). The collector then starts again. Records that fit are never
+//!    spilled.
 //! 2. [`boundaries::Boundaries`] divides the sort order into partitions: hashed ones at Redis
-//!    slots, ordered ones at keys that halve the bytes seen.
-//! 3. [`write::write_partitions`] merges, per partition and in parallel, what lies in memory and in
-//!    the spilled runs, writes the partition's run, and reads it back from the device.
+//!    slots, ordered ones at keys that divide the bytes evenly.
+//! 3. [`write::write_partitions`] merges the records in memory and in spilled runs, per partition
+//!    and in parallel. It writes the partition's run, and reads it back from the device.
 //!
-//! Two records of one key are told apart by age: the number of the input unit that they came from,
-//! then their order in it. Units are handed out in order and each is read by one thread, so within
-//! a collector the order of arrival is the order of age.
+//! Age decides between two records of one key: the number of their input unit, then their order in
+//! it. Units are handed out in order and each is read by one thread. Within a collector the order
+//! of arrival is therefore the order of age.
 
 mod arena;
 mod arrange;
@@ -37,7 +37,7 @@ pub use plan::{SortPlan, SortSpace, record_memory};
 pub use walk::walk_partition;
 pub use write::{AsTheyAre, Finish, SortedPartition, write_partitions};
 
-/// What to do with two records of the same key.
+/// The treatment of two records of the same key.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Duplicates {
     /// Refuse the push.
@@ -47,17 +47,17 @@ pub enum Duplicates {
     First,
     /// Keep the record that comes last in the input.
     Last,
-    /// Compose their operations in the order of the input, for which one thread reads: records of a
-    /// key are composed as they are collected.
+    /// Compose their operations in the order of the input. One thread reads, and composes the
+    /// records of a key as it collects them.
     Compose(DeltaKind),
-    /// Compose them where the order makes no difference.
+    /// Compose operations whose order makes no difference.
     ComposeInAnyOrder(DeltaKind),
 }
 
-/// The operation of a record as it was collected: its tag and payload, or the value of an update.
+/// Returns the operation of a collected record: its tag and payload, or the value of an update.
 fn operation_of(with_operations: bool, collected: &[u8]) -> Operation<'_> {
     match collected.split_first() {
-        // What was collected was encoded here, and decodes.
+        // The collected records were encoded by this program, so they decode.
         Some((tag, payload)) if with_operations => {
             decode(*tag, payload).unwrap_or(Operation::Delete)
         }
@@ -65,7 +65,7 @@ fn operation_of(with_operations: bool, collected: &[u8]) -> Operation<'_> {
     }
 }
 
-/// Puts an operation together as [`operation_of`] takes it apart.
+/// Writes an operation in the form that [`operation_of`] reads.
 fn collect_operation(operation: Operation<'_>, out: &mut Vec<u8>) {
     let (tag, payload) = encode(operation);
     out.clear();
@@ -73,11 +73,11 @@ fn collect_operation(operation: Operation<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&payload);
 }
 
-/// A count of records and their content, of what came in and of what was left out.
+/// A count of records and a checksum of their content, for records received and left out.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
     pub records: u64,
-    /// Keys and values.
+    /// The bytes of keys and values.
     pub bytes: u64,
     pub content: ContentSum,
 }
@@ -96,7 +96,7 @@ impl Tally {
         self.content += other.content;
     }
 
-    /// What is left of `self` without `part`.
+    /// Returns `self` minus `part`.
     pub fn without(&self, part: &Tally) -> Tally {
         Tally {
             records: self.records - part.records,
@@ -106,10 +106,10 @@ impl Tally {
     }
 }
 
-/// What the names of spilled runs begin with.
+/// The prefix of the names of spilled runs.
 const SPILL_PREFIX: &str = "spill-";
 
-/// Why a sort stopped.
+/// An error of a sort.
 #[derive(Debug, thiserror::Error)]
 pub enum SortError {
     #[error(transparent)]
@@ -119,12 +119,12 @@ pub enum SortError {
          one of them by --duplicates first or --duplicates last"
     )]
     Duplicate { key: String },
-    /// In an order that is not that of the keys.
+    /// A key too long for an order other than key order.
     #[error(
         "key {key} is too long for this order, which takes keys of {most} bytes at most: choose --order sorted"
     )]
     LongKey { key: String, most: usize },
-    /// Of a table of which only some partitions are here.
+    /// A key of a partition that is not on this node.
     #[error("the partition of key {key} is not open here; ask where it is")]
     NotHere { key: String },
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Sorting entries, and finding the records of one key among them.
+//! Sorts entries, and finds the records of one key among them.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use forebay_run::{Order, RunError};
 use super::arena::{Arena, Entry};
 use super::{Duplicates, SortError, SortPlan, Tally, collect_operation, operation_of};
 
-/// Ranges of entries with equal heads that are this short are sorted by comparing keys.
+/// Ranges of entries with equal heads up to this length are sorted by comparing keys.
 const SMALL: usize = 24;
 
-/// Eight bytes of the key from `depth`, big-endian, zeros behind its end.
+/// Returns eight bytes of the key from `depth`, big-endian, with zeros after its end.
 #[inline]
 pub fn head_of(key: &[u8], depth: usize) -> u64 {
     key_head(key.get(depth..).unwrap_or_default())
 }
 
-/// Sorts by head, key, place; afterwards heads of ordered entries are the keys' first eight bytes
+/// Sorts by head, key, place. Afterwards heads of ordered entries are the keys' first eight bytes
 /// again. Returns the ranges in which heads are equal.
 pub fn sort_entries(entries: &mut [Entry], arena: &Arena, order: Order) -> Vec<Range<usize>> {
     entries.sort_unstable();
@@ -61,8 +61,8 @@ fn sort_by_key(entries: &mut [Entry], arena: &Arena) {
     });
 }
 
-/// Sorts entries whose keys agree in their first `depth` bytes, eight bytes at a time, so that most
-/// comparisons stay within the entries.
+/// Sorts entries whose keys agree in their first `depth` bytes, eight bytes at a time. Most
+/// comparisons therefore need only the entries.
 fn sort_from(entries: &mut [Entry], arena: &Arena, depth: usize) {
     let some_end_here = entries
         .iter()
@@ -79,9 +79,8 @@ fn sort_from(entries: &mut [Entry], arena: &Arena, depth: usize) {
     }
 }
 
-/// Settles records of one key within a collector, whose order of arrival is that of age. Of
-/// composed records only the number tells how many were dropped: the one that stays is none of
-/// them.
+/// Resolves records of one key within a collector, whose order of arrival is the order of age. Of
+/// composed records it counts only how many were dropped, because the remaining one is new.
 pub fn settle_duplicates(
     entries: &mut Vec<Entry>,
     arena: &mut Arena,
@@ -117,7 +116,7 @@ pub fn settle_duplicates(
     Ok(())
 }
 
-/// The indexes, rising, of the entries that give way to another of their key.
+/// Returns the indexes, ascending, of the entries replaced by another of their key.
 fn choose(
     entries: &[Entry],
     arena: &Arena,
@@ -147,8 +146,8 @@ fn choose(
     Ok(gone)
 }
 
-/// Composes the operations of each key into one record, at the end of the arena, which takes the
-/// place of the key's last entry; returns the indexes of the others, rising.
+/// Composes the operations of each key into one record at the end of the arena. It replaces the
+/// key's last entry; returns the indexes of the others, ascending.
 fn compose(
     entries: &mut [Entry],
     arena: &mut Arena,

@@ -1,5 +1,7 @@
-//! What a sort is to do, and what it may take: one plan for whole pushes, pushes onto a version,
-//! their dry runs, loads, and the tasks of a distributed push.
+//! Defines the plan of a sort: its rules and its resources.
+//!
+//! Whole pushes, pushes onto a version, their dry runs, loads and the tasks of a distributed push
+//! use it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,39 +12,40 @@ use forebay_run::{Order, RunOptions};
 
 use super::{Arrangement, Duplicates, SPILL_PREFIX, SortError, Tally};
 
-/// Set aside of the memory for what reading a unit and writing a run take, a thread.
+/// The memory reserved for each thread to read a unit and write a run.
 pub(super) const WORK_BYTES: u64 = 24 << 20;
 
-/// The part of a memory budget that records may fill.
+/// Returns the part of a memory budget that records may fill.
 pub fn record_memory(budget_bytes: u64, threads: usize) -> usize {
     let work = WORK_BYTES * threads.max(1) as u64;
     budget_bytes.saturating_sub(work).max(budget_bytes / 4) as usize
 }
 
-/// Where a sort works, and how much of the machine it may take.
+/// The place and the resources of a sort.
 #[derive(Debug)]
 pub struct SortSpace {
     pub disk: Arc<dyn Disk>,
-    /// Where runs are spilled; the directory exists.
+    /// The existing directory for spilled runs.
     pub scratch: PathBuf,
-    /// The memory of the whole work, of which records get [`record_memory`].
+    /// The memory of the whole work; records get [`record_memory`] of it.
     pub memory_bytes: u64,
     pub threads: usize,
 }
 
-/// What all threads of a sort share.
+/// The settings that all threads of a sort share.
 #[derive(Debug, Clone)]
 pub struct SortPlan {
     pub disk: Arc<dyn Disk>,
     pub scratch: PathBuf,
     /// Order, compression and hash prefix of the result.
     pub run: RunOptions,
-    /// Whether pages have the size that was asked for, else one by the records.
+    /// Whether the page size was given; otherwise it depends on the records.
     has_page_size: bool,
     pub duplicates: Duplicates,
-    /// In which order records come out; one that is not that of the keys goes with ordered runs.
+    /// The order of the result. An order other than key order requires ordered runs.
     pub arrangement: Arrangement,
-    /// Records carry operations, by [`super::Collector::push_operation`]; else all are updates.
+    /// Records carry operations, by [`super::Collector::push_operation`]; otherwise all are
+    /// updates.
     pub with_operations: bool,
     /// The memory for records of all collectors together.
     pub memory_bytes: usize,
@@ -50,7 +53,7 @@ pub struct SortPlan {
 }
 
 impl SortPlan {
-    /// `page_bytes` is by default as [`SortPlan::settle_pages`] chooses.
+    /// Creates a plan. Without `page_bytes`, [`SortPlan::settle_pages`] chooses the page size.
     pub fn new(
         space: SortSpace,
         mut run: RunOptions,
@@ -72,7 +75,8 @@ impl SortPlan {
         }
     }
 
-    /// The same in another order. What is collected is for walking then, not for runs of a table.
+    /// Returns the plan with another order. Collected records can then be walked, but not written
+    /// to runs of a table.
     #[must_use]
     pub fn arranged(mut self, arrangement: Arrangement) -> Self {
         if arrangement != Arrangement::ByKey {
@@ -90,7 +94,7 @@ impl SortPlan {
         KeyHasher::new(&self.run.hash_prefix)
     }
 
-    /// Chooses the size of pages by the records that came in, unless it was given.
+    /// Chooses the page size from the records received, unless it was given.
     pub fn settle_pages(&mut self, source: &Tally) {
         if !self.has_page_size {
             let run = self.run.clone();
@@ -98,7 +102,7 @@ impl SortPlan {
         }
     }
 
-    /// Removes what collectors have spilled, of which none may be in use.
+    /// Removes spilled runs of collectors. None may be in use.
     pub fn remove_spills(&self) -> Result<(), SortError> {
         let failed = |error| SortError::Scratch {
             path: self.scratch.clone(),
@@ -112,7 +116,7 @@ impl SortPlan {
         Ok(())
     }
 
-    /// How many threads may read and collect.
+    /// Returns the number of threads that may read and collect.
     pub fn reading_threads(&self) -> usize {
         match self.duplicates {
             Duplicates::Compose(_) => 1,
@@ -120,7 +124,7 @@ impl SortPlan {
         }
     }
 
-    /// The payload of a record as its run has it: what counts in a [`Tally`].
+    /// Returns the payload of a record as stored in its run, which a [`Tally`] counts.
     pub(super) fn payload<'v>(&self, collected: &'v [u8]) -> &'v [u8] {
         match collected.split_first() {
             Some((_, payload)) if self.with_operations => payload,

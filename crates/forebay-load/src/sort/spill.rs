@@ -1,4 +1,4 @@
-//! Sorted records as cursors, in memory or spilled to runs.
+//! Iterates over sorted records, in memory or spilled to runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use forebay_run::{Compression, Order, Run, RunError, RunOptions, RunScan, RunWri
 use super::arena::SortedRecords;
 use super::{SortError, SortPlan, operation_of};
 
-/// How far ahead of the merge records are fetched into the cache.
+/// The number of records that are prefetched into the cache ahead of the merge.
 const AHEAD: usize = 12;
 
-/// A spilled run. A value there is the number of its unit (LEB128) and then the value.
+/// A spilled run. Each value in it is prefixed with the number of its unit (LEB128).
 #[derive(Debug)]
 pub struct Spill {
     pub run: Arc<Run>,
@@ -79,7 +79,7 @@ fn read_varint(bytes: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
-/// Walks a spilled run, taking the stamps off its values.
+/// A cursor over a spilled run that removes the unit numbers from its values.
 #[derive(Debug)]
 pub struct SpillCursor {
     scan: RunScan,
@@ -88,19 +88,19 @@ pub struct SpillCursor {
     with_operations: bool,
 }
 
-/// Walks a range of sorted records in memory.
+/// A cursor over a range of sorted records in memory.
 #[derive(Debug)]
 pub struct MemoryCursor {
     sorted: Arc<SortedRecords>,
     order: Order,
     with_operations: bool,
-    /// The entry after the present one.
+    /// The entry after the current one.
     next: usize,
     end: usize,
 }
 
 impl MemoryCursor {
-    /// `range` is of entries.
+    /// Creates a cursor; `range` is of entries.
     pub fn new(
         sorted: &Arc<SortedRecords>,
         plan: &SortPlan,
@@ -120,7 +120,7 @@ impl MemoryCursor {
     }
 }
 
-/// Either kind, so that a merge needs no virtual calls.
+/// A cursor of either kind, so that a merge needs no virtual calls.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there are a handful at a time")]
 pub enum SortedCursor {

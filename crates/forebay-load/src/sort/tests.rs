@@ -16,7 +16,7 @@ use crate::progress::Silent;
 
 type Record = (Vec<u8>, Vec<u8>);
 
-/// Units of records; keys repeat now and then, in one unit and over several.
+/// Units of records; keys repeat at times, within one unit and across several.
 fn units(rng: &mut Rng, units: usize, each: usize, repeat: bool) -> Vec<Vec<Record>> {
     let mut number = 0;
     let mut unit = |rng: &mut Rng| {
@@ -26,7 +26,7 @@ fn units(rng: &mut Rng, units: usize, each: usize, repeat: bool) -> Vec<Vec<Reco
             let value = vec![b'v'; rng.below(400) as usize];
             let mut key = format!("a/common/prefix/of/keys/{}/{id}", id % 3);
             if id % 97 == 0 {
-                // As long as keys can be, and as others.
+                // Keys of the maximum length, and others.
                 let padded = key.len() + (id as usize * 37) % (MAX_KEY_BYTES - key.len() + 1);
                 key = format!("{key:p<padded$}");
             }
@@ -146,7 +146,7 @@ fn a_collector_leaves_room_for_copies_of_its_largest_record() {
             collector.push(&u32::to_be_bytes(key), &value).unwrap();
         }
         let collected = collector.finish().unwrap();
-        // Five copies of 8 MiB take 16 MiB more than the plan sets aside: 32 MiB are left.
+        // Five copies of 8 MiB take 16 MiB more than the plan reserves: 32 MiB are left.
         assert_eq!(collected.spills.len(), spills, "{value_bytes}");
     }
 }
@@ -248,7 +248,7 @@ fn ordered_partitions_are_even() {
     }
 }
 
-/// What a walk over all pieces gives.
+/// Returns the records of a walk over all pieces.
 fn walked(plan: &SortPlan, units: &[Vec<Record>], begins: Vec<Bound>) -> Vec<Record> {
     let collected = collect(plan, units).unwrap();
     assert!(collected.iter().any(|part| !part.spills.is_empty()));

@@ -1,4 +1,4 @@
-//! Merging what was collected without writing runs of it: its records are handed out in order.
+//! Merges the collected records and hands them out in order, without writing runs.
 
 use forebay_run::RunError;
 use forebay_run::merge::{Merge, Resolve};
@@ -9,8 +9,8 @@ use super::boundaries::Boundaries;
 use super::spill::{MemoryCursor, SortedCursor};
 use super::{CollectedRecords, Duplicates, SortError, SortPlan};
 
-/// Hands out the records of a partition with the keys that came in; returns how many gave way to
-/// another of their key, or were composed with it. An error of `accept` ends it.
+/// Hands out the records of a partition with their original keys; returns how many were dropped for
+/// another of their key, or composed with it. An error of `accept` ends it.
 pub fn walk_partition<E: From<SortError>>(
     plan: &SortPlan,
     boundaries: &Boundaries,
@@ -28,7 +28,7 @@ pub fn walk_partition<E: From<SortError>>(
     Ok(merge.dropped.records)
 }
 
-/// What a plan says about records of one key.
+/// Returns the merge rule for records of one key.
 pub(super) fn resolve(duplicates: Duplicates) -> Resolve {
     match duplicates {
         Duplicates::Fail => Resolve::Refuse,
@@ -38,7 +38,7 @@ pub(super) fn resolve(duplicates: Duplicates) -> Resolve {
     }
 }
 
-/// All that lies in a partition, in memory and spilled.
+/// Returns cursors over all records of a partition, in memory and spilled.
 pub(super) fn cursors(
     plan: &SortPlan,
     boundaries: &Boundaries,
@@ -58,7 +58,8 @@ pub(super) fn cursors(
     cursors
 }
 
-/// Moves on; two records of one key, where that is refused, become the sort's own error.
+/// Advances the merge. If duplicates are refused, two records of one key become the sort's own
+/// error.
 pub(super) fn advance(merge: &mut Merge<SortedCursor>) -> Result<bool, SortError> {
     merge.advance().map_err(|error| match error {
         RunError::Duplicate { key } => SortError::Duplicate { key },

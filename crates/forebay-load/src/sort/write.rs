@@ -1,4 +1,4 @@
-//! Merging what was collected into the runs of the partitions.
+//! Merges the collected records into the runs of the partitions.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -17,7 +17,7 @@ use super::walk::{advance, cursors, resolve};
 use super::{CollectedRecords, SortError, SortPlan, Tally};
 use crate::progress::Progress;
 
-/// Progress is told of after this many records.
+/// The number of records between two progress reports.
 const STEP: u64 = 8192;
 
 /// A partition's finished run.
@@ -25,16 +25,17 @@ const STEP: u64 = 8192;
 pub struct SortedPartition {
     pub partition: usize,
     pub path: PathBuf,
-    /// As it was read back from the device.
+    /// The summary as read back from the device.
     pub summary: RunSummary,
-    /// Left out because of another record of the same key; of composed ones only how many.
+    /// The records left out because of another record of the same key; of composed ones only the
+    /// number.
     pub dropped: Tally,
-    /// Left out because nothing is there that they could do something to.
+    /// The number of records left out because there is nothing for them to change.
     pub idle: u64,
     pub operations: Option<OperationCounts>,
 }
 
-/// What becomes of a key's operation before it is written; `None`: nothing is to be done.
+/// A final step for a key's operation before it is written; `None` drops the operation.
 pub trait Finish: Sync {
     fn finish<'a>(
         &self,
@@ -43,14 +44,14 @@ pub trait Finish: Sync {
         operation: Operation<'a>,
     ) -> Result<Option<Operation<'a>>, SortError>;
 
-    /// Whether the partition's run is to be looked up beside others.
+    /// Returns whether the partition's run will be looked up together with others.
     fn wants_filter(&self, partition: usize) -> bool;
 }
 
-/// Operations are written as they are.
+/// A final step that keeps operations as they are.
 #[derive(Debug)]
 pub struct AsTheyAre {
-    /// Whether the runs are to be looked up beside others.
+    /// Whether the runs will be looked up together with others.
     pub filters: bool,
 }
 
@@ -70,8 +71,8 @@ impl Finish for AsTheyAre {
 }
 
 /// Writes and verifies one run a partition, each at the path that `path_of` gives; empty partitions
-/// get none. `pace` is told of bytes written and may hold the writer up. Stops at the first error
-/// of any thread.
+/// get none. `pace` receives the number of bytes written, and may delay the writer. Stops at the
+/// first error of any thread.
 pub fn write_partitions(
     plan: &SortPlan,
     boundaries: &Boundaries,

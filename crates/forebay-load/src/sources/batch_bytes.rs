@@ -1,4 +1,4 @@
-//! Batches of bounded size: what is made of a batch takes as much memory again.
+//! Splits batches to a bounded size, because processing a batch takes as much memory again.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use arrow_array::{
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 
-/// Bytes of a batch, about, unless one row has more.
+/// The approximate bytes of a batch, unless one row has more.
 pub(super) const BATCH_BYTES: usize = 4 << 20;
 
-/// Gives slices of a batch, in order, with the rows that they are of: each has at most
-/// [`BATCH_BYTES`], or one row.
+/// Passes on slices of a batch, in order, with their row ranges. Each has at most [`BATCH_BYTES`],
+/// or one row.
 pub(super) fn slices<E>(
     batch: &RecordBatch,
     take: &mut dyn FnMut(RecordBatch, Range<usize>) -> Result<(), E>,
@@ -44,7 +44,7 @@ fn slices_of<E>(
     slices_of(batch, middle..rows.end, most_bytes, take)
 }
 
-/// Bytes that the values of some rows take, written out one by one.
+/// Returns the bytes of the values of some rows, each written out.
 fn bytes(array: &dyn Array, rows: Range<usize>) -> usize {
     if rows.is_empty() {
         return 0;
@@ -97,13 +97,13 @@ fn bytes(array: &dyn Array, rows: Range<usize>) -> usize {
 fn fixed_width(data_type: &DataType) -> usize {
     match data_type {
         DataType::FixedSizeBinary(length) => *length as usize,
-        // Of a union or a list of views, which no table takes.
+        // Unions and lists of views, which no table stores.
         _ => size_of::<u64>(),
     }
 }
 
-/// Of some keys of a dictionary. One whose rows are few bytes, whichever values they have, counts
-/// by its values' average: keys are not looked at one by one then.
+/// Returns the bytes of some keys of a dictionary. If even its largest values are small, it uses
+/// the average and does not look at each key.
 fn in_dictionary(dictionary: &dyn AnyDictionaryArray, rows: Range<usize>) -> usize {
     let values = dictionary.values();
     if values.is_empty() {
@@ -204,7 +204,7 @@ mod tests {
         let colours: DictionaryArray<Int32Type> = colours.collect();
         assert_eq!(lengths(Arc::new(colours.clone()), 1000), [4]);
         assert_eq!(lengths(Arc::new(colours), 20), [2, 2]);
-        // A categorical column of nulls alone.
+        // A categorical column that contains only nulls.
         let nulls: DictionaryArray<Int32Type> = [None::<&str>; 3].into_iter().collect();
         assert!(nulls.values().is_empty());
         assert_eq!(lengths(Arc::new(nulls), 1), [3]);

@@ -1,8 +1,8 @@
-//! Record batches that another part of the program hands over, in place of files.
+//! Reads record batches that another part of the program hands over, in place of files.
 //!
-//! A reader of batches gives them one after another; threads take turns to pull from it, and share
-//! what they pulled: a batch is cut into slices, each a unit with a number of its own, in the order
-//! of the rows.
+//! A reader returns batches one after another. Threads take turns to pull from it, and share each
+//! batch: it is split into slices, in the order of the rows. Each slice is a unit with its own
+//! number.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,15 +12,15 @@ use arrow_schema::SchemaRef;
 
 use super::error::SourceError;
 
-/// Rows of a slice, at most.
+/// The most rows of a slice.
 const SLICE_ROWS: usize = 16 << 10;
 
-/// A reader of record batches. It is read once; clones share it.
+/// A reader of record batches. It can be read once; clones share it.
 #[derive(Clone)]
 pub struct Batches {
-    /// The name that messages use, as a file's.
+    /// The name in messages, like that of a file.
     pub name: Arc<str>,
-    /// The number of rows, where it is known beforehand, for progress.
+    /// The number of rows, if known in advance, for progress.
     pub rows: Option<u64>,
     schema: SchemaRef,
     pull: Arc<Mutex<Pull>>,
@@ -28,9 +28,9 @@ pub struct Batches {
 
 struct Pull {
     reader: Box<dyn RecordBatchReader + Send>,
-    /// What is left of the batch pulled last.
+    /// The rest of the last batch.
     rest: Option<RecordBatch>,
-    /// Slices and rows given.
+    /// The number of slices and rows returned.
     slices: u32,
     rows: u64,
 }
@@ -68,7 +68,7 @@ impl Batches {
         }
     }
 
-    /// One batch, behind so many rows of the same source.
+    /// Creates a reader of one batch that follows this many rows of the same source.
     pub fn of_batch(name: &str, batch: RecordBatch, rows_before: u64) -> Batches {
         let (rows, schema) = (batch.num_rows() as u64, batch.schema());
         let batches = Self::new(
@@ -86,7 +86,7 @@ impl Batches {
         &self.schema
     }
 
-    /// The next slice, to whichever thread asks.
+    /// Returns the next slice to the calling thread.
     pub(super) fn next(&self) -> Result<Option<Slice>, SourceError> {
         let mut pull = self.pull.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = match pull.rest.take() {
@@ -108,7 +108,7 @@ impl Batches {
 }
 
 impl Pull {
-    /// The next batch that has rows.
+    /// Returns the next batch that has rows.
     fn next_batch(&mut self) -> Result<Option<RecordBatch>, String> {
         loop {
             match self.reader.next() {

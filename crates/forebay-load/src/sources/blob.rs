@@ -1,4 +1,4 @@
-//! Bytes of source files, read in ranges: from a store, or from what was spooled.
+//! Reads ranges of source files, from a store or from a spooled copy.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,14 +13,13 @@ use super::error::SourceError;
 use super::spool::Spooled;
 use super::store::{Fetch, Object};
 
-/// Bytes that a sequential reader asks for at once, here and across a network.
+/// The bytes that a sequential reader requests at once, from a local disk and across a network.
 const WINDOW_BYTES: u64 = 1 << 20;
 const FAR_WINDOW_BYTES: u64 = 4 << 20;
-/// Windows across a network that are on their way before they are needed.
+/// The windows that are fetched ahead across a network.
 const AHEAD: usize = 2;
 
-/// Of decoders' reasons, those by which content cannot be whole: a checksum, a length or a bound
-/// does not hold.
+/// Decoders' error texts that prove damage: a checksum, a length or a bound is wrong.
 const PROOFS_OF_DAMAGE: [&str; 11] = [
     "EOF",
     "checksum",
@@ -35,7 +34,7 @@ const PROOFS_OF_DAMAGE: [&str; 11] = [
     "than memory has",
 ];
 
-/// Of decoders' reasons, those that have a common cause, and what to do then.
+/// Decoders' error texts with a common cause, and advice for each.
 const CAUSES: [(&str, &str); 3] = [
     (
         "Required field type_ is missing",
@@ -51,24 +50,24 @@ const CAUSES: [(&str, &str); 3] = [
     ),
 ];
 
-/// Where a file's bytes are.
+/// The location of a file's bytes.
 #[derive(Debug, Clone)]
 pub(super) enum Storage {
     Stored(Object),
     Spooled(Spooled),
 }
 
-/// One file.
+/// A source file.
 #[derive(Debug, Clone)]
 pub(super) struct Blob {
     pub storage: Storage,
-    /// The name that messages use.
+    /// The name in messages.
     pub name: Arc<str>,
     pub size_bytes: u64,
 }
 
 impl Blob {
-    /// Reads a range; an error when the file is shorter.
+    /// Reads a range; an error if the file is shorter.
     pub fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         if range.is_empty() {
             return Ok(Bytes::new());
@@ -82,17 +81,17 @@ impl Blob {
         }
     }
 
-    /// The first bytes, so many or all there are.
+    /// Reads the first `length` bytes, or all if there are fewer.
     pub fn head(&self, length: u64) -> Result<Bytes, SourceError> {
         let read = self.read(0..self.size_bytes.min(length));
         read.map_err(|error| self.io_error(error))
     }
 
-    /// Fails where a file of this machine is no more the one that was found.
+    /// Fails if a local file has changed since it was found.
     pub fn confirm(&self) -> Result<(), SourceError> {
         let as_found = match &self.storage {
             Storage::Stored(object) if !object.store.far => object.is_as_found(self.size_bytes),
-            // Each answer of a store across a network is held against the tag.
+            // Each response of a store across a network is checked against the tag.
             Storage::Stored(_) | Storage::Spooled(_) => Ok(true),
         };
         match as_found.map_err(|error| self.io_error(error))? {
@@ -103,7 +102,7 @@ impl Blob {
         }
     }
 
-    /// The file, where requests for it go across a network.
+    /// Returns the file if it is read across a network.
     pub fn far(&self) -> Option<&Object> {
         match &self.storage {
             Storage::Stored(object) if object.store.far => Some(object),
@@ -126,7 +125,8 @@ impl Blob {
         }
     }
 
-    /// What a decoder refuses: damaged where its reason proves it, else not readable.
+    /// Returns the error for content that a decoder refuses: damaged if its reason proves that,
+    /// else not readable.
     pub fn undecoded(&self, place: impl Into<String>, reason: String) -> SourceError {
         if PROOFS_OF_DAMAGE.iter().any(|proof| reason.contains(proof)) {
             return self.damaged(place, reason);
@@ -143,7 +143,7 @@ impl Blob {
         }
     }
 
-    /// Reads a range from front to back.
+    /// Returns a reader of a range, from front to back.
     pub fn reader(&self, range: Range<u64>) -> BlobReader {
         match self.far() {
             Some(_) => self.reader_by(range, FAR_WINDOW_BYTES).ahead(AHEAD),
@@ -151,7 +151,7 @@ impl Blob {
         }
     }
 
-    /// The same, asking for `window` bytes at once.
+    /// Returns a reader that requests `window` bytes at once.
     pub fn reader_by(&self, range: Range<u64>, window: u64) -> BlobReader {
         let at = range.start;
         BlobReader {
@@ -167,7 +167,7 @@ impl Blob {
     }
 }
 
-/// Reads a range of a file through a window.
+/// A reader of a range of a file through a window.
 #[derive(Debug)]
 pub(super) struct BlobReader {
     blob: Blob,
@@ -176,31 +176,31 @@ pub(super) struct BlobReader {
     window: u64,
     held: Bytes,
     held_at: u64,
-    /// Windows that are asked for before they are needed, once two were read one behind the other.
+    /// The number of windows to fetch ahead, once two were read in sequence.
     depth: usize,
-    /// Those, in their order, with the ranges that they are of.
+    /// The windows being fetched, in order, with their ranges.
     coming: VecDeque<(Range<u64>, Fetch)>,
 }
 
 impl BlobReader {
-    /// Reads so many windows ahead, where the file is far.
+    /// Sets the number of windows to fetch ahead, if the file is remote.
     pub fn ahead(mut self, windows: usize) -> BlobReader {
         self.depth = windows;
         self
     }
 
-    /// With the first bytes of its range, which were read before.
+    /// Adds the first bytes of its range, which were read before.
     pub fn holding(mut self, first: Bytes) -> BlobReader {
         self.held = first;
         self
     }
 
-    /// Where its range begins in the file.
+    /// Returns the start of its range in the file.
     pub fn start(&self) -> u64 {
         self.range.start
     }
 
-    /// Asks for the first window now, without waiting for it.
+    /// Requests the first window now, without waiting for it.
     pub fn begin(&mut self) {
         let end = self.range.end.min(self.at.saturating_add(self.window));
         if let (Some(object), true) = (self.blob.far(), self.at < end) {
@@ -210,7 +210,7 @@ impl BlobReader {
         }
     }
 
-    /// Brings the window that begins where the reader stands, of `want` bytes at least.
+    /// Fetches the window at the reader's position, of at least `want` bytes.
     fn fill(&mut self, want: u64) -> io::Result<()> {
         let goes_on = !self.held.is_empty() && self.at == self.held_at + self.held.len() as u64;
         let end = self.range.end.min(self.at.saturating_add(want));
@@ -271,11 +271,11 @@ impl Seek for BlobReader {
 }
 
 thread_local! {
-    /// This thread runs a decoder whose panics are errors of the file.
+    /// Whether this thread runs a decoder whose panics are errors of the file.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A reason without the names of the libraries that passed it on.
+/// Removes the names of the libraries that passed a reason on.
 fn plain(mut reason: &str) -> &str {
     const PASSED_ON: [&str; 5] = [
         "Parquet argument error: ",
@@ -290,10 +290,10 @@ fn plain(mut reason: &str) -> &str {
     reason
 }
 
-/// Runs a decoder that may panic on damaged input, and makes an error's reason of it.
+/// Runs a decoder that may panic on damaged input, and turns a panic into an error.
 pub(super) fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     static QUIET: Once = Once::new();
-    // Nobody is told of a panic in words of its own: the error says what there is to say.
+    // The panic is not printed: the error contains the message.
     QUIET.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -303,7 +303,7 @@ pub(super) fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> 
         }));
     });
     let outer = GUARDED.replace(true);
-    // What the decoder held is dropped with it: nothing half-done is seen again.
+    // The decoder's state is dropped with it, so no incomplete state is visible afterwards.
     let decoded = panic::catch_unwind(AssertUnwindSafe(decode));
     GUARDED.set(outer);
     match decoded {
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(plain("EOF: Parquet error: x"), "EOF: Parquet error: x");
     }
 
-    /// In a process of its own, whose messages can be read.
+    /// Runs in its own process, so that its messages can be read.
     #[test]
     fn a_panic_that_is_caught_is_not_printed() {
         const CHILD: &str = "FOREBAY_TEST_CHILD";

@@ -1,4 +1,4 @@
-//! Types given for columns on the command line: `NAME:TYPE` or `NAME:TYPE:HOW`.
+//! Parses types given for columns on the command line: `NAME:TYPE` or `NAME:TYPE:HOW`.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::convert::{GivenType, Loss, Rules, holds, split_path};
 use crate::type_name::{parse_type, type_name};
 use crate::types::{plain_type, row_schema};
 
-/// Parses `NAME:TYPE`, or `NAME:TYPE:HOW` with what may be lost. Names may hold colons.
+/// Parses `NAME:TYPE`, or `NAME:TYPE:HOW` with the allowed loss. Names may contain colons.
 pub fn parse_column(text: &str) -> Result<GivenType, SourceError> {
     let bad = || SourceError::ColumnType {
         text: text.to_owned(),
     };
     let lossy = text.rsplit_once(':');
     let lossy = lossy.and_then(|(rest, how)| Some((rest, how.parse().ok()?)));
-    // The word null is a type, too.
+    // The word null is also a type.
     let lossy = lossy.filter(|(rest, _)| rest.contains(':'));
     let (rest, loss) = lossy.unwrap_or((text, Loss::None));
-    // The first colon from behind that a type follows: types may hold colons, too.
+    // The first colon from the end that is followed by a type: types may contain colons.
     let colons = rest.rmatch_indices(':');
     let mut parsed = colons.filter_map(|(at, _)| Some((&rest[..at], parse_type(&rest[at + 1..])?)));
     match parsed.next() {
@@ -33,8 +33,8 @@ pub fn parse_column(text: &str) -> Result<GivenType, SourceError> {
     }
 }
 
-/// The types that columns are given, and what may be lost in them. Those of a table that is there
-/// hold: what else was given for its columns has to agree.
+/// Returns the types given for columns, and the losses allowed in them. The types of an existing
+/// table apply, and other types given for its columns must agree with them.
 pub(super) fn settle(
     given: &[GivenType],
     table: &[(String, DataType)],
@@ -72,8 +72,8 @@ pub(super) fn settle(
     Ok((settled, Rules::of_given(given, is_column)))
 }
 
-/// What may be lost in places of a table's columns, with the types there; places that the table
-/// lacks are passed over.
+/// Returns the losses allowed in places of a table's columns, with the types there. Places that the
+/// table lacks are ignored.
 pub(super) fn given_within(
     table: &[(String, DataType)],
     losses: &[(String, Loss)],
@@ -94,7 +94,7 @@ fn type_within(table: &[(String, DataType)], path: &str) -> Option<DataType> {
     type_at(&find(column)?.1, rest)
 }
 
-/// The type at a place within a column: `.field` and `[]`, as often as there are.
+/// Returns the type at a place within a column: any number of `.field` and `[]`.
 fn type_at(data_type: &DataType, path: &str) -> Option<DataType> {
     if path.is_empty() {
         return Some(data_type.clone());
@@ -116,7 +116,7 @@ fn type_at(data_type: &DataType, path: &str) -> Option<DataType> {
     })
 }
 
-/// The schema of rows whose columns are given so; any of them may be null.
+/// Returns the schema of rows with these columns, all nullable.
 pub fn parse_schema(columns: &[String]) -> Result<row::Schema, SourceError> {
     let field = |text: &String| {
         let GivenType {

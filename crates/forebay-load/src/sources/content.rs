@@ -1,25 +1,25 @@
-//! What a file is by its first bytes, where its name does not say, or says something else.
+//! Detects the format of a file from its first bytes, to complement or check its name.
 
 use super::blob::Blob;
 use super::error::SourceError;
 use super::format::{Format, Packing};
 
-/// Bytes that are looked at.
+/// The number of bytes inspected.
 const HEAD_BYTES: u64 = 512;
 
-/// What first bytes tell.
+/// The kind of file that its first bytes indicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Readable(Format),
     Packed(Packing),
-    /// Something else, and what to do with it.
+    /// Another kind, and advice for it.
     Other(&'static str, &'static str),
 }
 
 const UNPACK: &str = "unpack it first";
 const CONVERT: &str = "convert it first";
 
-/// How files begin whose format is of bytes. The longest of those that begin alike comes first.
+/// The first bytes of binary formats. Among those with the same beginning, the longest comes first.
 const MARKS: [(&[u8], Kind); 27] = [
     (b"PAR1", Kind::Readable(Format::Parquet)),
     (b"ARROW1", Kind::Readable(Format::Arrow)),
@@ -29,7 +29,7 @@ const MARKS: [(&[u8], Kind); 27] = [
     (b"\xd4\xc3\xb2\xa1", Kind::Readable(Format::Capture)),
     (b"\xa1\xb2\x3c\x4d", Kind::Readable(Format::Capture)),
     (b"\x4d\x3c\xb2\xa1", Kind::Readable(Format::Capture)),
-    // Of a modified pcap, which is refused with advice.
+    // The mark of a modified pcap, which is refused with advice.
     (b"\xa1\xb2\xcd\x34", Kind::Readable(Format::Capture)),
     (b"\x34\xcd\xb2\xa1", Kind::Readable(Format::Capture)),
     (b"\x1f\x8b", Kind::Packed(Packing::Gzip)),
@@ -81,7 +81,7 @@ impl Kind {
     }
 }
 
-/// What a file is whose first bytes are the mark of a format of bytes, and what to do with it.
+/// Returns a description of a file with the mark of a binary format, and advice for it.
 pub(super) fn of_bytes(head: &[u8]) -> Option<(String, &'static str)> {
     let kind = marked(head)?;
     let advice = match kind {
@@ -97,7 +97,8 @@ fn marked(head: &[u8]) -> Option<Kind> {
     mark.map(|(_, kind)| *kind)
 }
 
-/// The format of a file and how it is packed: as given, as its name says, or as its content does.
+/// Returns the format and the compression of a file: as given, or from its name, or from its
+/// content.
 pub(super) fn settle(blob: &Blob, given: Option<Format>) -> Result<(Format, Packing), SourceError> {
     let file = || blob.name.to_string();
     let (packing, bare) = Packing::of_name(&blob.name);
@@ -139,7 +140,7 @@ pub(super) fn settle(blob: &Blob, given: Option<Format>) -> Result<(Format, Pack
     }
 }
 
-/// That a file is not of its format, when its first bytes show it.
+/// Returns an error if a file's first bytes show that it does not have its format.
 pub(super) fn expect(blob: &Blob, format: Format) -> Result<(), SourceError> {
     let head = blob.head(HEAD_BYTES)?;
     match marked(&head) == Some(Kind::Readable(format)) {
@@ -162,7 +163,7 @@ fn mistaken(blob: &Blob, expected: &str, head: &[u8]) -> SourceError {
     }
 }
 
-/// In words.
+/// Describes the content in words.
 fn what(head: &[u8]) -> String {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let first = text.trim_ascii_start().first().copied();
@@ -192,7 +193,7 @@ fn is_html(head: &[u8]) -> bool {
     begins(b"<!doctype html") || begins(b"<html")
 }
 
-/// UTF-8, but for what is cut off at the end, without control characters.
+/// Returns whether it is UTF-8 without control characters; the last character may be cut off.
 fn is_text(head: &[u8]) -> bool {
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
@@ -205,7 +206,7 @@ fn is_text(head: &[u8]) -> bool {
     !text.is_empty() && !text.contains(control)
 }
 
-/// The first line, cut to what a message can show.
+/// Returns the first line, truncated for a message.
 fn line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().find(|line| !line.trim().is_empty());

@@ -1,4 +1,4 @@
-//! Fields of CSV records, and the names of a header.
+//! Splits CSV records into fields, and reads the names of a header.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,50 +8,49 @@ use memchr::memchr;
 use super::excerpt::not_utf8;
 use super::{BATCH_ROWS, CsvOptions};
 
-/// Fields that are taken apart at once, of all columns together: the decoder keeps eight bytes for
-/// each.
+/// The most fields parsed at once, of all columns together: the decoder keeps eight bytes for each.
 const BATCH_FIELDS: usize = 1 << 20;
 
-/// Rows that are decoded together, of so many columns.
+/// Returns the number of rows that are decoded together, for this many columns.
 pub(super) fn batch_rows(columns: usize) -> usize {
     (BATCH_FIELDS / columns.max(1)).clamp(1, BATCH_ROWS)
 }
 
 /// A field of a record.
 struct Piece<'r> {
-    /// Unquoted.
+    /// The text, unquoted.
     text: Cow<'r, [u8]>,
-    /// Something stands between the closing quote and the delimiter.
+    /// Whether text follows between the closing quote and the delimiter.
     glued: bool,
-    /// A carriage return stands outside of the quotes.
+    /// Whether there is a carriage return outside of the quotes.
     has_return: bool,
 }
 
-/// What is wrong with a record that has a stray carriage return.
+/// The error of a record that has a stray carriage return.
 pub(super) const STRAY_RETURN: &str =
     "a carriage return that ends no line: quote the field, or end all lines alike";
 
-/// What is wrong with a record that ends, with the file, within quotes.
+/// The error of a record that ends, with the file, within quotes.
 pub(super) const UNCLOSED: &str = "a quote is not closed before the file ends";
 
-/// What is wrong with a header that ends so.
+/// Returns the error of a header that ends within quotes.
 pub(super) fn unclosed_header(record: &[u8], options: &CsvOptions) -> String {
     let column = pieces(record, options).count();
     format!("its header: {UNCLOSED}: it stands before the name of column {column}")
 }
 
-/// The fields of one record, unquoted.
+/// Returns the fields of one record, unquoted.
 pub(super) fn fields<'r>(record: &'r [u8], options: &CsvOptions) -> Vec<Cow<'r, [u8]>> {
     pieces(record, options).map(|piece| piece.text).collect()
 }
 
-/// The field, from 0, in which something follows the closing quote.
+/// Returns the index, from 0, of the field in which text follows the closing quote.
 pub(super) fn glued_field(record: &[u8], options: &CsvOptions) -> Option<usize> {
     pieces(record, options).position(|piece| piece.glued)
 }
 
-/// Whether a record whose line ends at a line feed has another carriage return outside of quotes
-/// than the one of its line end.
+/// Returns whether a record whose line ends at a line feed has a carriage return outside of quotes,
+/// other than that of its line end.
 pub(super) fn has_stray_return(record: &[u8], delimiter: u8, quote: u8) -> bool {
     let line = match record.strip_suffix(b"\n") {
         Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
@@ -76,7 +75,7 @@ fn pieces_of_line(line: &[u8], delimiter: u8, quote: u8) -> impl Iterator<Item =
     })
 }
 
-/// The first field, and what follows its delimiter.
+/// Returns the first field, and the rest after its delimiter.
 fn piece(record: &[u8], delimiter: u8, quote: u8) -> (Piece<'_>, Option<&[u8]>) {
     let plain_end = |from: &[u8]| from.iter().position(|byte| *byte == delimiter);
     if record.first() != Some(&quote) {
@@ -112,14 +111,14 @@ fn piece(record: &[u8], delimiter: u8, quote: u8) -> (Piece<'_>, Option<&[u8]>) 
     (piece, rest.get(end + 1..))
 }
 
-/// What is wrong with a record in a field of which something follows the closing quote.
+/// Returns the error of a record with a field in which text follows the closing quote.
 pub(super) fn glued(field: &str) -> String {
     format!(
         "something follows the closing quote of {field}: a quote within quotes is written twice"
     )
 }
 
-/// The names of a header, or what is wrong with it.
+/// Returns the names of a header, or what is wrong with it.
 pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>, String> {
     if record.is_empty() {
         return Err(
@@ -151,7 +150,7 @@ pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>,
     Ok(names)
 }
 
-/// The name of a column that has none.
+/// Returns the generated name of a column without one.
 pub(super) fn column_name(number: usize) -> String {
     format!("column_{number}")
 }

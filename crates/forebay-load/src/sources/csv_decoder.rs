@@ -1,7 +1,7 @@
-//! Decoding of CSV records.
+//! Decodes CSV records.
 //!
-//! The library takes records apart into texts. What is null is told by how a field is written; a
-//! value is a text read as the column's type, by the one rule of conversion.
+//! The library splits records into texts. The form of a field decides whether it is null. A value
+//! is a text read as the column's type, by the one rule of conversion.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -28,19 +28,19 @@ use crate::type_name::type_name;
 
 const SPLIT: &str = "a carriage return within the record ends it early: quote the field";
 
-/// Decodes records of a schema: fields as text by the library, their values by the one rule of
-/// conversion.
+/// A decoder of records of a schema. The library reads fields as text, and the one rule of
+/// conversion turns them into values.
 pub(super) struct CsvDecoder {
-    /// All fields as text.
+    /// The schema with all fields as text.
     texts: SchemaRef,
     schema: SchemaRef,
     columns: Vec<CsvCells>,
     rules: Arc<Rules>,
-    /// Of columns whose types were guessed; they are decoded as text, and have to be written as was
-    /// guessed.
+    /// The inferred types of columns. These columns are decoded as text, and each value must have
+    /// the form of the inferred type.
     guesses: Vec<Option<Guess>>,
     options: CsvOptions,
-    /// What ends the file's lines, as in [`Splitter`].
+    /// The byte that ends the file's lines, as in [`Splitter`].
     line_end: u8,
     decoder: Decoder,
 }
@@ -75,8 +75,8 @@ impl CsvDecoder {
         })
     }
 
-    /// Decodes whole records. An error says what is wrong with the first bad one; the decoder can
-    /// be used further.
+    /// Decodes whole records. An error says what is wrong with the first bad one; the decoder
+    /// remains usable.
     pub fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
         let decoded = self.texts(bytes, count);
         if decoded.is_err() {
@@ -88,7 +88,7 @@ impl CsvDecoder {
         self.values(bytes, &decoded?)
     }
 
-    /// The fields' texts; absent ones are empty.
+    /// Returns the fields' texts; null fields are empty.
     fn texts(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -101,7 +101,7 @@ impl CsvDecoder {
             }
             rest = &rest[taken..];
         }
-        // An empty read is the end of the input: it ends a record that has no line end.
+        // An empty read signals the end of the input: it ends a record that has no line end.
         self.decoder
             .decode(&[])
             .map_err(|error| reason(&error.to_string()))?;
@@ -125,12 +125,12 @@ impl CsvDecoder {
             let quoted = |row: usize| keeps_empty && quoted.contains(&(row, index));
             let column = self.with_nulls(column, quoted);
             if let Some(guess) = self.guesses[index] {
-                // In their common forms values are of the type that was guessed.
+                // Values in their common forms have the inferred type.
                 if let Some(values) = quick::read(&column, field.data_type()) {
                     columns.push(values);
                     continue;
                 }
-                // A text of no length is one of a column that has shown nothing else.
+                // An empty text belongs to a column that has shown nothing else.
                 let empty = |text: &str| text.is_empty() && keeps_empty;
                 let strange = |text: &&str| !empty(text) && !guess.holds(text.as_bytes());
                 if let Some(text) = column.iter().flatten().find(strange) {
@@ -145,7 +145,7 @@ impl CsvDecoder {
             .map_err(|error| error.to_string())
     }
 
-    /// Nulls in place of what stands for null; an empty field does unless it is quoted.
+    /// Replaces the texts for null by nulls. An empty field is null unless it is quoted.
     fn with_nulls(&self, column: &StringArray, quoted: impl Fn(usize) -> bool) -> StringArray {
         let offsets = column.value_offsets();
         let is_empty = |ends: &[i32]| ends[0] == ends[1];
@@ -162,8 +162,8 @@ impl CsvDecoder {
         StringArray::new(offsets, values, nulls)
     }
 
-    /// Rows and columns of the fields that are a pair of quotes with nothing between: text of no
-    /// length, where an empty field is none.
+    /// Returns rows and columns of the fields that are an empty pair of quotes: these are empty
+    /// texts, while an empty field is null.
     fn quoted_empty(&self, bytes: &[u8]) -> HashSet<(usize, usize)> {
         let (delimiter, quote) = (self.options.delimiter, self.options.quote);
         let mut found = HashSet::new();
@@ -188,13 +188,13 @@ impl CsvDecoder {
     }
 }
 
-/// What the texts of a column's fields are made of.
+/// The conversion of the texts of a column.
 enum CsvCells {
-    /// Of a column of nothing but nulls.
+    /// A column that contains only nulls.
     Nulls(FieldRef),
     Plain(Converter),
-    /// Lists, structs and maps are JSON, as they are answered: each field as the one value of an
-    /// object.
+    /// Lists, structs and maps are JSON in the form of replies: each field is decoded as the only
+    /// value of an object.
     Json(JsonDecoder),
 }
 
@@ -226,13 +226,13 @@ impl CsvCells {
     }
 }
 
-/// Whether a text of no length is a value of the type.
+/// Returns whether an empty text is a value of the type.
 fn holds_empty(data_type: &DataType) -> bool {
     use DataType::{Binary, LargeBinary, LargeUtf8, Utf8};
     matches!(data_type, Utf8 | LargeUtf8 | Binary | LargeBinary)
 }
 
-/// The decoder's message without the lines that it counts, which are records since it was built.
+/// Returns the decoder's message without its line number, which counts records since it was built.
 fn reason(message: &str) -> String {
     let message = message
         .trim_start_matches("Parser error: ")
@@ -249,7 +249,7 @@ fn reason(message: &str) -> String {
     message.replacen("incorrect number", "wrong number", 1)
 }
 
-/// What is wrong with a value that is not written as its column's type was guessed to be.
+/// Returns the error of a value that does not have the form of its column's inferred type.
 fn misfit(field: &Field, value: &str) -> String {
     let (name, data_type) = (field.name(), type_name(field.data_type()));
     let value = shown(&Datum::Text(value));
@@ -257,7 +257,8 @@ fn misfit(field: &Field, value: &str) -> String {
 }
 
 fn build(texts: &SchemaRef, options: &CsvOptions) -> Decoder {
-    // By the library's own rule an empty field is null; what else is null is told later.
+    // By the library's own rule an empty field is null; `with_nulls` decides later about other
+    // texts.
     ReaderBuilder::new(Arc::clone(texts))
         .with_header(false)
         .with_delimiter(options.delimiter)

@@ -1,5 +1,6 @@
-//! Describing the files of a source: those across a network side by side, as each waits for
-//! answers.
+//! Describes the files of a source.
+//!
+//! Remote files are described concurrently, because each waits for responses.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +13,12 @@ use super::find::FoundFile;
 use super::hive::{Partition, PartitionTypes};
 use super::{Content, File, SourceOptions, guesses};
 
-/// Files across a network that are described at once.
+/// The number of remote files described at once.
 const AT_ONCE: usize = 16;
 
 type Described = Result<File, SourceError>;
 
-/// All files, in their order; the error of the first that cannot be read.
+/// Returns all files in order, or the error of the first that cannot be read.
 pub(super) fn all(
     found: Vec<FoundFile>,
     options: &SourceOptions,
@@ -60,7 +61,7 @@ fn side_by_side(blobs: &[Blob], options: &SourceOptions) -> Result<Vec<File>, So
             let at = next.fetch_add(1, Relaxed);
             let Some(blob) = blobs.get(at) else { return };
             let file = File::describe(blob.clone(), options);
-            // Those behind it need not be looked at any more.
+            // The files after it need not be inspected.
             if file.is_err() {
                 next.store(blobs.len(), Relaxed);
             }

@@ -1,4 +1,4 @@
-//! Why sources cannot be read.
+//! Defines the errors of sources.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::origin::Place;
 use crate::convert::{ConvertError, Loss};
 use crate::near;
 
-/// An error about sources. Each names the file, and where in it.
+/// An error of a source. Each names the file, and the place in it.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error("{source_text}: there is no such file or directory{hint}")]
@@ -114,8 +114,8 @@ pub enum SourceError {
         place: String,
         reason: String,
     },
-    /// Content that may be whole: of a feature that is not supported, or of a writer that does not
-    /// keep to the format.
+    /// The content may be intact, but uses an unsupported feature, or its writer violates the
+    /// format.
     #[error("{file}: {place}cannot be read: {reason}")]
     Undecoded {
         file: String,
@@ -149,9 +149,9 @@ pub enum SourceError {
         names: String,
         advice: String,
     },
-    /// A record shows that the types guessed from a sample are not those of all rows: look at all
-    /// of them ([`super::SourceSet::look_at_all`]), and open the sources again with what comes of
-    /// it.
+    /// A record shows that the types inferred from a sample are not those of all rows. The caller
+    /// should determine the types of all rows ([`super::SourceSet::look_at_all`]), and open the
+    /// sources again with the result.
     #[error("{file}: {place}: {news}, which the first rows did not show")]
     GuessFailed {
         file: String,
@@ -175,7 +175,7 @@ pub enum SourceError {
     UnknownColumn {
         column: String,
         columns: String,
-        /// A name there is that looks like it.
+        /// A suggestion of a similar existing name.
         hint: String,
     },
     #[error(
@@ -184,7 +184,7 @@ pub enum SourceError {
         Loss::WORDS
     )]
     ColumnType { text: String },
-    /// Columns of a table that is to be made.
+    /// An error of the columns of a table to be created.
     #[error("{problem}")]
     Columns { problem: String },
     #[error("{file}: what makes the rows failed after row {row}: {reason}")]

@@ -1,18 +1,18 @@
-//! Excerpts of text files for messages.
+//! Shortens text files for messages.
 
 use forebay_run::error::without_controls;
 
-/// The most characters of a record or value that a message has.
+/// The most characters of a record or value in a message.
 pub(super) const SHOWN_CHARS: usize = 40;
 
-/// How a text begins, on one line.
+/// Returns the beginning of a text, on one line.
 pub(super) fn excerpt(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text.trim_ascii());
     let start: String = text.chars().take(SHOWN_CHARS).collect();
     without_controls(&start)
 }
 
-/// That a record is no UTF-8 from a byte on.
+/// Returns the error of a record that is not UTF-8 from a byte on.
 pub(super) fn not_utf8(record: &[u8], at: usize) -> String {
     let byte = record.get(at).copied().unwrap_or_default();
     let before = record.get(..at).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Formats and compressions, by the endings of names.
+//! Detects formats and compressions from the endings of names.
 
 use std::fmt;
 
-/// A file format that can be read.
+/// A file format of sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Parquet,
@@ -28,7 +28,7 @@ impl Format {
         }
     }
 
-    /// The format that the ending of a name (without `.gz` or `.zst`) tells.
+    /// Returns the format for the ending of a name (without `.gz` or `.zst`).
     pub fn of_name(name: &str) -> Option<Format> {
         let ending = name.rsplit_once('.')?.1;
         match ending.to_ascii_lowercase().as_str() {
@@ -48,7 +48,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// How a text file is compressed.
+/// The compression of a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
     Plain,
@@ -57,7 +57,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// The compression that a name tells, and the name without its ending.
+    /// Returns the compression for a name, and the name without its ending.
     pub fn of_name(name: &str) -> (Packing, &str) {
         let lower = name.to_ascii_lowercase();
         let cut = |bytes: usize| &name[..name.len() - bytes];

@@ -1,7 +1,7 @@
-//! The types of text columns: guessed from a sample of each file, or known from all rows.
+//! Determines the types of text columns: inferred from a sample of each file, or from all rows.
 //!
-//! All CSV files of a set share a guess for each column name, and all JSON files one shape, so that
-//! a value of one file counts for the others.
+//! All CSV files of a set share an inferred type for each column name, and all JSON files share one
+//! shape. A value of one file therefore counts for the others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use super::{Content, File, SourceOptions};
 use crate::convert::holds;
 use crate::near;
 
-/// What the text files of a set have been found to hold.
+/// The inferred types of the text files of a set.
 #[derive(Debug, Default)]
 pub struct Guesses {
     csv: HashMap<String, Guess>,
     json: Object,
 }
 
-/// What records were found to hold.
+/// The types found in records.
 #[derive(Debug)]
 pub(super) enum SeenType {
-    /// A column, in the file's order.
+    /// One entry for each column, in the file's order.
     Csv(Vec<Guess>),
     Json(Shape),
 }
 
-/// Columns whose types are given, so that there is nothing to guess.
+/// Columns whose types are given, so that they are not inferred.
 pub(super) type GivenColumns = Arc<HashSet<String>>;
 
 pub(super) fn given(options: &SourceOptions) -> GivenColumns {
@@ -39,7 +39,7 @@ pub(super) fn given(options: &SourceOptions) -> GivenColumns {
     Arc::new(given.chain(table).cloned().collect())
 }
 
-/// Gives the text files among `files` their columns.
+/// Sets the columns of the text files among `files`.
 pub(super) fn settle(files: &mut [File], options: &SourceOptions) -> Result<(), SourceError> {
     let guesses = match &options.guesses {
         Some(known) => known.clone(),
@@ -64,7 +64,7 @@ pub(super) fn settle(files: &mut [File], options: &SourceOptions) -> Result<(), 
 }
 
 impl Guesses {
-    /// Takes in what a part of a file holds; `names` are the columns of CSV.
+    /// Adds the types found in a part of a file; `names` are the columns of CSV.
     pub(super) fn add(
         &mut self,
         file: &str,
@@ -100,7 +100,7 @@ impl Guesses {
         &self.json
     }
 
-    /// The columns of JSON files: those met, and given ones that no row showed.
+    /// Returns the columns of JSON files: those found, and given ones that no row has.
     pub(super) fn json_columns(&self, given: &HashSet<String>) -> Fields {
         let met = top_columns(&self.json);
         let is_met = |name: &&String| met.iter().any(|field| holds(field.name(), name));
@@ -111,7 +111,7 @@ impl Guesses {
         met.iter().cloned().chain(unmet).collect()
     }
 
-    /// What a JSON record shows that was not known.
+    /// Returns what a JSON record shows that was not known.
     pub(super) fn news(&self, record: Shape) -> Option<String> {
         let Shape::Object(record) = record else {
             return None;
@@ -135,7 +135,7 @@ impl Guesses {
     }
 }
 
-/// The error about a file with more fields than columns can be.
+/// Returns the error of a file with more fields than the most columns.
 pub(super) fn too_wide(file: &str, shape: &Shape) -> SourceError {
     let (path, names) = shape.widest();
     let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();

@@ -1,8 +1,8 @@
-//! Columns that directories give: `year=2024/month=01/x.parquet`.
+//! Reads columns from directory names: `year=2024/month=01/x.parquet`.
 //!
-//! Such a column has one value a file. Its type is int64 when all files have whole numbers as these
-//! are written without padding, date when all have dates, else text. Where `--column` gives a type,
-//! text is what it is made of.
+//! Such a column has one value in each file. Its type is int64 if all files have whole numbers in
+//! canonical form, without padding. It is date if all have dates, else text. If `--column` gives a
+//! type, the text is converted to it.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use super::error::SourceError;
 use crate::convert::{Changes, Converter, Rules};
 use crate::type_name::type_name;
 
-/// What writers call the directory of rows in which the column is null.
+/// The directory name that writers use for rows in which the column is null.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// What a directory says.
+/// A column and its value, from one directory name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Partition {
     pub column: String,
     pub value: Option<String>,
 }
 
-/// What the directories of a file say, from the outermost to the innermost.
+/// Returns the columns and values of a file's directories, from the outermost to the innermost.
 pub(super) fn partitions(dirs: &[String], file: &str) -> Result<Vec<Partition>, SourceError> {
     let mut found: Vec<Partition> = Vec::new();
     for dir in dirs {
@@ -58,7 +58,7 @@ pub(super) fn partitions(dirs: &[String], file: &str) -> Result<Vec<Partition>, 
     Ok(found)
 }
 
-/// The columns of all files that directories give, with their types.
+/// The columns of all files' directories, with their types.
 #[derive(Debug, Default)]
 pub(super) struct PartitionTypes(Vec<Field>);
 
@@ -89,7 +89,7 @@ impl PartitionTypes {
         PartitionTypes(names.into_iter().map(field).collect())
     }
 
-    /// What a file's directories say, beside its own columns.
+    /// Returns the constant columns of a file's directories, beside its own columns.
     pub fn constants(&self, partitions: &[Partition], own: &Fields) -> Constants {
         let mut constants = Constants::default();
         for partition in partitions {
@@ -112,9 +112,9 @@ impl PartitionTypes {
 /// The columns that are the same in all rows of a file.
 #[derive(Debug, Default)]
 pub(super) struct Constants {
-    /// Those that only the directories have.
+    /// The columns that only the directories have.
     added: Vec<(Field, Option<String>)>,
-    /// Those that the file has, too.
+    /// The columns that the file also has.
     held: Vec<Partition>,
 }
 
@@ -123,7 +123,7 @@ impl Constants {
         self.added.iter().map(|(field, _)| field)
     }
 
-    /// A batch with the directories' columns behind its own.
+    /// Returns a batch with the directories' columns after its own.
     pub fn add(&self, batch: RecordBatch) -> RecordBatch {
         if self.added.is_empty() {
             return batch;
@@ -148,7 +148,7 @@ impl Constants {
         whole.unwrap_or(batch)
     }
 
-    /// Whether the file says of its own columns what its directories do. An error says of which it
+    /// Checks that the file's columns agree with its directories. An error names the column that
     /// does not.
     pub fn check(&self, batch: &RecordBatch) -> Result<(), String> {
         for Partition { column, value } in &self.held {
@@ -156,7 +156,7 @@ impl Constants {
                 continue;
             };
             let shown = value.as_deref().unwrap_or(NULL);
-            // Not as reasons begin that another type of the column would end.
+            // Must not begin like the errors that another type of the column would fix.
             let differs = |what: &str| {
                 format!(
                     "the directory {column}={shown} does not agree with the column '{column}'{what}"
@@ -177,7 +177,7 @@ impl Constants {
     }
 }
 
-/// A text as one value of a type.
+/// Converts a text to one value of a type.
 fn as_type(value: Option<&str>, data_type: &DataType) -> Option<ArrayRef> {
     let text: ArrayRef = Arc::new(StringArray::from(vec![value]));
     let converter = Converter::new("", text.data_type(), data_type, &Rules::default()).ok()?;
@@ -203,13 +203,13 @@ fn repeated(data_type: &DataType, value: Option<&str>, rows: usize) -> ArrayRef 
     }
 }
 
-/// A whole number, when it is written as it would be written again.
+/// Parses a whole number in canonical form.
 fn whole_number(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
 }
 
-/// A day, in days since 1970.
+/// Parses a day, as days since 1970.
 fn day(text: &str) -> Option<i32> {
     let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
     let same = date.format("%Y-%m-%d").to_string() == text;

@@ -1,10 +1,11 @@
-//! Guesses the types of CSV columns from their values.
+//! Infers the types of CSV columns from their values.
 //!
-//! A type is guessed only when no text is lost by it: `00123`, `+5` and integers beyond 64 bits
-//! stay text, as do decimals of more than 17 significant digits, and integers with decimals where a
+//! A type is inferred only if no text is lost by it. `00123`, `+5` and integers beyond 64 bits stay
+//! text. So do decimals of more than 17 significant digits, and integers with decimals where a
 //! float64 would round one of them. The types are bool (`true`, `false`), int64, float64, date
-//! (`2026-11-21`), timestamp in microseconds (`2026-11-21T10:00:00`, also with a blank, a fraction,
-//! and `Z` or an offset: then with the zone UTC), else text. A column without any value is text.
+//! (`2026-11-21`) and timestamp in microseconds (`2026-11-21T10:00:00`, also with a blank, a
+//! fraction, and `Z` or an offset: then with the zone UTC), else text. A column without any value
+//! is text.
 
 use std::sync::Arc;
 
@@ -12,14 +13,14 @@ use arrow_schema::{DataType, TimeUnit};
 
 use super::infer_number::{Parts, is_float};
 
-/// What the values of a column have been so far.
+/// The type of the values of a column so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Guess {
-    /// Nulls only.
+    /// Only nulls.
     #[default]
     Nothing,
     Bool,
-    /// Each of them a float64, too.
+    /// Integers that a float64 holds exactly.
     Int,
     /// Integers, some of which a float64 would round.
     WideInt,
@@ -31,7 +32,7 @@ pub(super) enum Guess {
 }
 
 impl Guess {
-    /// What a single value is.
+    /// Returns the type of a single value.
     pub fn of(value: &[u8]) -> Guess {
         let Ok(text) = std::str::from_utf8(value) else {
             return Guess::Text;
@@ -46,7 +47,7 @@ impl Guess {
         }
     }
 
-    /// What a column is that has values of both.
+    /// Returns the type of a column that has values of both.
     pub fn join(self, other: Guess) -> Guess {
         match (self, other) {
             (Guess::Nothing, any) | (any, Guess::Nothing) => any,
@@ -57,7 +58,7 @@ impl Guess {
         }
     }
 
-    /// Whether a column of this type is still one of it with a value more.
+    /// Returns whether a column of this type keeps its type with this value.
     pub fn holds(self, value: &[u8]) -> bool {
         let room = match self {
             Guess::Text => return true,
@@ -82,7 +83,7 @@ impl Guess {
     }
 }
 
-/// Whether this is how an integer is written, of few enough digits for 64 bits.
+/// Returns whether this is an integer in canonical form, with few enough digits for 64 bits.
 fn is_short_integer(value: &[u8]) -> bool {
     let digits = value.strip_prefix(b"-").unwrap_or(value);
     match digits {
@@ -92,7 +93,7 @@ fn is_short_integer(value: &[u8]) -> bool {
     }
 }
 
-/// Int or float, when the text is how that number is written.
+/// Returns int or float if the text is the canonical form of a number.
 fn number(text: &str) -> Option<Guess> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let whole = digits.bytes().take_while(u8::is_ascii_digit).count();
@@ -119,7 +120,7 @@ fn integer(text: &str) -> Guess {
     }
 }
 
-/// A date, a time or plain text.
+/// Returns date, time or text.
 fn time(text: &str) -> Guess {
     let bytes = text.as_bytes();
     if !shape(bytes, "dddd-dd-dd") || !is_date(bytes) {
@@ -157,7 +158,7 @@ fn time(text: &str) -> Guess {
     }
 }
 
-/// The number of two digits.
+/// Returns the number of two digits.
 fn two(digits: &[u8]) -> u32 {
     match digits {
         [tens, ones, ..] => u32::from(tens - b'0') * 10 + u32::from(ones - b'0'),
@@ -165,7 +166,7 @@ fn two(digits: &[u8]) -> u32 {
     }
 }
 
-/// Whether `dddd-dd-dd` is a day of the calendar.
+/// Returns whether `dddd-dd-dd` is a day of the calendar.
 fn is_date(text: &[u8]) -> bool {
     let (year, month, day) = (
         two(text) * 100 + two(&text[2..]),
@@ -183,12 +184,12 @@ fn is_date(text: &[u8]) -> bool {
     (1..=days).contains(&day)
 }
 
-/// Whether `dd:dd` are hours and minutes.
+/// Returns whether `dd:dd` are hours and minutes.
 fn is_clock(text: &[u8]) -> bool {
     two(text) < 24 && two(&text[3..]) < 60
 }
 
-/// Whether bytes begin with a pattern: `d` is a digit, `T` a T or blank, others themselves.
+/// Returns whether bytes begin with a pattern: `d` is a digit, `T` a T or blank, others themselves.
 fn shape(bytes: &[u8], pattern: &str) -> bool {
     bytes.len() >= pattern.len()
         && bytes

@@ -1,5 +1,6 @@
-//! Looks at JSON records for their shape, through the parser that decodes them: so what is no JSON
-//! for the one is none for the other, and a number is known as it is written.
+//! Determines the shape of JSON records with the parser that decodes them.
+//!
+//! Both steps therefore refuse the same invalid JSON, and numbers are known as written.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,17 +19,17 @@ use super::records::Record;
 use super::shape::{MAX_FIELDS, Numbers, Object, Shape, TooWide};
 use crate::types::MAX_DEPTH;
 
-/// Brackets of a record within one another, at most: its own, and those that a column may have.
+/// The most nested brackets of a record: its own, and those that a column may have.
 const MAX_BRACKETS: usize = 1 + MAX_DEPTH;
 
-/// Whether records nest deeper than columns can. The parser's messages about such would need more
-/// stack than there is.
+/// Returns whether records nest deeper than columns can. The parser would need more stack than
+/// there is for its messages about them.
 pub(super) fn are_deep(bytes: &[u8], records: &[Record]) -> bool {
     let is_deep = |record: &Record| is_deep(&bytes[record.start..record.end]);
     records.iter().any(is_deep)
 }
 
-/// What is wrong with such a record.
+/// Returns the error of such a record.
 pub(super) fn too_deep() -> String {
     format!("its values nest deeper than {MAX_DEPTH}")
 }
@@ -52,23 +53,23 @@ fn is_deep(record: &[u8]) -> bool {
     })
 }
 
-/// What is wrong with records of other numbers of values than were found.
+/// The error if the number of values differs from the number of records.
 const CUT: &str = "records are cut wrongly";
 
-/// Takes in the shapes of records.
+/// A reader of the shapes of records.
 pub(super) struct JsonLook {
-    /// Absent after an error, when the decoder's state is unknown.
+    /// `None` after an error, when the decoder's state is unknown.
     decoder: Option<Decoder>,
     seen: Arc<JsonSeen>,
-    /// What is wrong with the first record that could not be parsed.
+    /// The error of the first record that could not be parsed.
     fault: Option<String>,
-    /// The number of the first record with a name twice, and what is wrong with it.
+    /// The number of the first record with a duplicate name, and its error.
     twice: Option<(u64, String)>,
 }
 
 #[derive(Debug)]
 struct JsonSeen {
-    /// Columns whose types are not guessed.
+    /// Columns whose types are not inferred.
     given: Arc<HashSet<String>>,
     state: Mutex<State>,
 }
@@ -76,13 +77,13 @@ struct JsonSeen {
 #[derive(Debug, Default)]
 struct State {
     shape: Object,
-    /// How many fields more there may be.
+    /// The number of further fields allowed.
     room: usize,
-    /// How many records the parser is to find.
+    /// The number of records that the parser must find.
     count: usize,
-    /// How many of the records were objects.
+    /// The number of records that were objects.
     objects: u64,
-    /// The place among the records of the first with a name twice, and what is wrong with it.
+    /// The index among the records of the first with a duplicate name, and its error.
     twice: Option<(usize, String)>,
     too_wide: bool,
 }
@@ -103,7 +104,7 @@ impl JsonLook {
         }
     }
 
-    /// The shape of what was looked at since the last call.
+    /// Returns the shape of the records since the last call.
     pub fn take(&mut self) -> Shape {
         let mut state = self.seen.lock();
         state.room = MAX_FIELDS;
@@ -111,22 +112,22 @@ impl JsonLook {
         Shape::Object(std::mem::take(&mut state.shape))
     }
 
-    /// How many objects there were.
+    /// Returns the number of objects.
     pub fn objects(&self) -> u64 {
         self.seen.lock().objects
     }
 
-    /// What is wrong with the first record that could not be parsed.
+    /// Returns the error of the first record that could not be parsed.
     pub fn fault(&self) -> Option<String> {
         self.fault.clone()
     }
 
-    /// The number of the first record with a name twice, and what is wrong with it.
+    /// Returns the number of the first record with a duplicate name, and its error.
     pub fn name_twice(&self) -> Option<(u64, String)> {
         self.twice.clone()
     }
 
-    /// Looks at records; those that are no objects are passed over.
+    /// Adds the shapes of records; records that are not objects are skipped.
     pub fn look(&mut self, bytes: &[u8], records: &[Record]) -> Result<(), TooWide> {
         for records in records.chunks(BATCH_ROWS) {
             self.look_at(bytes, records)?;
@@ -134,7 +135,7 @@ impl JsonLook {
         Ok(())
     }
 
-    /// What cannot be parsed as a whole is halved until the bad records are alone.
+    /// Splits records that cannot be parsed together in half, until the bad records are alone.
     fn look_at(&mut self, bytes: &[u8], records: &[Record]) -> Result<(), TooWide> {
         let (Some(first), Some(last)) = (records.first(), records.last()) else {
             return Ok(());
@@ -169,8 +170,8 @@ impl JsonLook {
         Ok(())
     }
 
-    /// An error when these are not so many values. The decoder reads some that are no JSON, whose
-    /// fields are not those of any row.
+    /// Fails if the number of values differs. The decoder accepts some invalid JSON, whose fields
+    /// are not those of any row.
     fn parse(&mut self, bytes: &[u8], count: usize) -> Result<(), String> {
         if let Some(fault) = jsonl::fault(bytes, count) {
             return Err(fault);
@@ -212,7 +213,7 @@ impl DecoderFactory for ShapeReaders {
     }
 }
 
-/// Decodes records to nothing, and looks at them meanwhile.
+/// An array decoder that records the shapes of records and produces no values.
 struct ShapeReader(Arc<JsonSeen>);
 
 impl ArrayDecoder for ShapeReader {
@@ -269,8 +270,8 @@ impl From<ArrowError> for ShapeTrouble {
     }
 }
 
-/// What is wrong with a record any object of which has a name twice: the record is a bad row, whose
-/// values count for no type.
+/// Returns the error of a record in which any object has a duplicate name. The record is a bad row,
+/// so its values do not affect any type.
 fn name_twice(tape: &Tape<'_>, start: u32, end: u32) -> Result<Option<String>, ArrowError> {
     let mut names: Vec<&str> = Vec::new();
     for at in start..end {
@@ -303,8 +304,8 @@ fn see_record(
     })
 }
 
-/// Calls `each` with the name and place of each field of an object, and where it most likely stands
-/// among the fields that are known; `each` says where it stands.
+/// Calls `each` with the name and place of each field of an object, and its most likely index among
+/// the known fields. `each` returns the actual index.
 fn fields(
     tape: &Tape<'_>,
     start: u32,

@@ -1,9 +1,9 @@
-//! Numbers as they are written: whether a type holds one without a loss.
+//! Checks whether a type holds a written number without loss.
 
-/// The most digits that a float64 gives back as they were written.
+/// The most digits that a float64 reproduces as written.
 const FLOAT_DIGITS: usize = 17;
 
-/// A number of JSON's grammar.
+/// The parts of a number in JSON's grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parts<'t> {
     text: &'t str,
@@ -13,7 +13,7 @@ pub(super) struct Parts<'t> {
 }
 
 impl<'t> Parts<'t> {
-    /// `None` when the text is no number: `1.`, `.5`, `+5`, `007`.
+    /// Parses a text; `None` if it is not a JSON number: `1.`, `.5`, `+5`, `007`.
     pub fn of(text: &'t str) -> Option<Parts<'t>> {
         let digits = text.strip_prefix('-').unwrap_or(text);
         let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
@@ -38,13 +38,13 @@ impl<'t> Parts<'t> {
         })
     }
 
-    /// Whether it is written without a point and an exponent.
+    /// Returns whether it has neither a point nor an exponent.
     pub fn is_whole(&self) -> bool {
         self.fraction.is_none() && !self.exponent
     }
 
-    /// Whether a float64 gives back what was written: it has few enough digits, and its magnitude
-    /// is one that floats have.
+    /// Returns whether a float64 reproduces the number as written: it has few enough digits and a
+    /// magnitude within the range of floats.
     pub fn is_exact_float(&self) -> bool {
         let digits = self
             .whole
@@ -59,7 +59,7 @@ impl<'t> Parts<'t> {
     }
 }
 
-/// Whether an integer is the value of a float64.
+/// Returns whether a float64 holds the integer exactly.
 pub(super) fn is_float(number: i128) -> bool {
     let beyond = number.unsigned_abs() >> number.trailing_zeros().min(127);
     number == 0 || beyond < 1 << 53

@@ -1,8 +1,8 @@
-//! Decoding of JSON lines.
+//! Decodes JSON lines.
 //!
-//! Numbers and booleans of the types that were guessed are decoded as such, exactly; values of all
-//! other types are decoded as text and brought to their types by the one rule of conversion. Names
-//! that the schema does not have are errors, so that nothing is lost in silence.
+//! Numbers and booleans of inferred types are decoded as such, exactly. Values of all other types
+//! are decoded as text, and converted by the one rule of conversion. Names that the schema does not
+//! have are errors, so that nothing is lost silently.
 
 use std::sync::Arc;
 
@@ -34,21 +34,22 @@ const MORE: &str = "more than one JSON value in place of one: a comma separates 
 const RETURNS: &str = "more than one JSON value in place of one: a carriage return alone ends no line of JSON; end lines \
      by line feeds";
 
-/// Decodes records of a schema.
+/// A decoder of records of a schema.
 pub(super) struct JsonDecoder {
-    /// The columns as they are decoded, before conversion.
+    /// The columns as decoded, before conversion.
     decoded: SchemaRef,
     schema: SchemaRef,
     converters: Vec<Converter>,
-    /// Columns whose types were guessed.
+    /// Columns whose types were inferred.
     guessed: Fields,
     rules: Arc<Rules>,
-    /// Absent after an error, when the decoder's state is unknown.
+    /// `None` after an error, when the decoder's state is unknown.
     decoder: Option<Decoder>,
 }
 
 impl JsonDecoder {
-    /// `guessed` are columns whose types were guessed; the types of all others were given.
+    /// Creates a decoder. `guessed` are columns whose types were inferred; the types of all others
+    /// were given.
     pub fn new(
         guessed: &Fields,
         schema: &SchemaRef,
@@ -69,13 +70,13 @@ impl JsonDecoder {
         })
     }
 
-    /// Decodes whole lines. An error says what is wrong with the first bad one; the decoder can be
-    /// used further.
+    /// Decodes whole lines. An error says what is wrong with the first bad one; the decoder remains
+    /// usable.
     pub fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
         if count == 1 && !bytes.trim_ascii_start().starts_with(b"{") {
             return Err("this is no JSON object".to_owned());
         }
-        // The decoder below takes commas that are missing or too many, and more that is no JSON.
+        // The decoder used below accepts missing or extra commas, and other invalid JSON.
         if let Some(fault) = fault(bytes, count) {
             return Err(fault);
         }
@@ -88,7 +89,7 @@ impl JsonDecoder {
         self.values(&batch)
     }
 
-    /// Decodes texts, each the one value of an object; a null is one.
+    /// Decodes texts, each as the only value of an object; a null is also one.
     pub fn decode_values(&mut self, texts: &StringArray) -> Result<ArrayRef, String> {
         let name = serde_json::Value::from(self.schema.field(0).name().as_str());
         let mut objects = String::new();
@@ -126,7 +127,7 @@ impl JsonDecoder {
     }
 }
 
-/// What is wrong with so many records as JSON.
+/// Returns the error if this is not valid JSON with this many records.
 pub(super) fn fault(bytes: &[u8], count: usize) -> Option<String> {
     if let Err(error) = std::str::from_utf8(bytes) {
         return Some(not_utf8(bytes, error.valid_up_to()));
@@ -147,7 +148,7 @@ pub(super) fn fault(bytes: &[u8], count: usize) -> Option<String> {
     follows(bytes.get(values.byte_offset()..).unwrap_or_default())
 }
 
-/// What is wrong with a record whose value this follows.
+/// Returns the error of a record whose value is followed by this text.
 fn follows(rest: &[u8]) -> Option<String> {
     let text = rest.trim_ascii();
     let blank = rest.len() - rest.trim_ascii_start().len();
@@ -159,7 +160,8 @@ fn follows(rest: &[u8]) -> Option<String> {
     }
 }
 
-/// The types in which fields are decoded: their own where that was guessed and is exact, else text.
+/// Returns the types in which fields are decoded: their own if it was inferred and is exact, else
+/// text.
 fn decoded_fields(fields: &Fields, guessed: Option<&Fields>) -> Fields {
     let decoded = |field: &FieldRef| {
         let guess = guessed.and_then(|guessed| guessed.find(field.name()));
@@ -205,7 +207,7 @@ fn decoded_type(data_type: &DataType, guess: Option<&DataType>) -> DataType {
             }
             _ => Utf8,
         },
-        // Guessed integers may be floats among those of other files.
+        // Inferred integers may be floats in other files.
         Int64 | UInt64 | Float64 if guess.is_some_and(DataType::is_numeric) => data_type.clone(),
         Boolean if guess == Some(&Boolean) => Boolean,
         Binary | LargeBinary | FixedSizeBinary(_) => Binary,
@@ -234,8 +236,9 @@ fn decode(
     }
 }
 
-/// What the decoder says, in the words of whoever wrote the file. `guessed` are columns whose types
-/// were guessed: where one is text and holds a list or object, its values are of several kinds.
+/// Rewrites the decoder's message for the author of the file. `guessed` are columns whose types
+/// were inferred: if such a column is text and holds a list or object, its values are of several
+/// kinds.
 pub(super) fn reason_of(message: &str, guessed: &Fields) -> String {
     const INNER: &str = "Json error: ";
     let mut path = Vec::new();
@@ -276,8 +279,8 @@ fn build(schema: &SchemaRef) -> Result<Decoder, ArrowError> {
         .build_decoder()
 }
 
-/// Decodes numbers exactly: `1.5` is no integer, and a string is no number. Objects have each name
-/// once. Maps are objects, or where their keys are nested arrays of entries.
+/// A factory of strict decoders. `1.5` is not an integer, and a string is not a number. Objects
+/// have each name once. Maps are objects, or arrays of entries if their keys are nested.
 #[derive(Debug)]
 struct ExactValues;
 
@@ -316,7 +319,7 @@ impl DecoderFactory for ExactValues {
     }
 }
 
-/// Puts the names of an object, which stands between two places, into `names`.
+/// Puts the names of the object between two places into `names`.
 pub(super) fn names_of<'t>(
     tape: &'t Tape<'_>,
     start: u32,
@@ -334,17 +337,18 @@ pub(super) fn names_of<'t>(
     Ok(())
 }
 
-/// What is wrong with an object of these names, which are sorted, if one stands there twice.
+/// Returns the error of an object that has one of these sorted names twice.
 pub(super) fn name_twice(names: &[&str]) -> Option<String> {
     let twice = names.windows(2).find(|pair| pair[0] == pair[1])?;
     let name = without_controls(twice[0]);
     Some(format!("the name '{name}' stands twice in one object"))
 }
 
-/// Decodes objects, but none that has a name twice: of two values one would be lost.
+/// A decoder of objects that refuses duplicate names: of two values one would be lost.
 struct UniqueNames {
     inner: Box<dyn ArrayDecoder>,
-    /// The names of the last object, each once: most objects have those of the one before.
+    /// The names of the last object, each once: most objects have the same names as the previous
+    /// one.
     last: Vec<String>,
 }
 
@@ -379,7 +383,7 @@ fn has_nested_keys(entries: &Field) -> bool {
     }
 }
 
-/// Maps whose keys are nested, as they are answered: `[{"key":...,"value":...}]`.
+/// A decoder of maps whose keys are nested, in the form of replies: `[{"key":...,"value":...}]`.
 struct EntryLists {
     inner: Box<dyn ArrayDecoder>,
     entries: FieldRef,
@@ -396,7 +400,7 @@ impl ArrayDecoder for EntryLists {
     }
 }
 
-/// Binary as it is answered: a text where it is UTF-8, else `{"base64":"..."}`.
+/// A decoder of binary in the form of replies: a text if it is UTF-8, else `{"base64":"..."}`.
 struct AnyBinary;
 
 impl ArrayDecoder for AnyBinary {
@@ -420,7 +424,7 @@ impl ArrayDecoder for AnyBinary {
     }
 }
 
-/// The bytes of `{"base64":"..."}`.
+/// Returns the bytes of `{"base64":"..."}`.
 fn in_base64(tape: &Tape<'_>, at: u32) -> Option<Vec<u8>> {
     let TapeElement::StartObject(end) = tape.get(at) else {
         return None;

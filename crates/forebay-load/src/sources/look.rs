@@ -1,4 +1,4 @@
-//! Looks at the records of a text file for the types of their columns.
+//! Inspects the records of a text file to infer the types of its columns.
 
 use super::csv;
 use super::error::SourceError;
@@ -9,7 +9,7 @@ use super::records::Chunk;
 use super::shape::TooWide;
 use super::text_format::TextFormat;
 
-/// Takes in records of one file.
+/// A reader of the types of records of one file.
 pub(super) struct Look<'f> {
     format: &'f TextFormat,
     csv: Vec<Guess>,
@@ -17,7 +17,7 @@ pub(super) struct Look<'f> {
 }
 
 impl<'f> Look<'f> {
-    /// Columns that are `given` are not looked at.
+    /// Creates a reader that ignores columns that are `given`.
     pub fn new(format: &'f TextFormat, columns: usize, given: &GivenColumns) -> Look<'f> {
         Look {
             format,
@@ -26,8 +26,8 @@ impl<'f> Look<'f> {
         }
     }
 
-    /// Takes in records; those that are none of the format are left to be rejected as they are
-    /// read.
+    /// Adds records. Records that do not have the format are ignored; they are rejected when they
+    /// are read.
     pub fn look(&mut self, name: &str, chunk: &Chunk<'_>) -> Result<(), SourceError> {
         let TextFormat::Csv(options) = self.format else {
             let seen = self.json.look(chunk.bytes, &chunk.records);
@@ -55,17 +55,17 @@ impl<'f> Look<'f> {
         Ok(())
     }
 
-    /// Whether nothing that was looked at is of the format, so that the file is not.
+    /// Returns whether no inspected record has the format, so that the file does not.
     pub fn saw_nothing(&self) -> bool {
         matches!(self.format, TextFormat::Json) && self.json.objects() == 0
     }
 
-    /// What is wrong with the first record that is no JSON.
+    /// Returns the error of the first record that is not JSON.
     pub fn fault(&self) -> Option<String> {
         self.json.fault()
     }
 
-    /// The number of the first JSON record with a name twice, and what is wrong with it.
+    /// Returns the number of the first JSON record with a duplicate name, and its error.
     pub fn name_twice(&self) -> Option<(u64, String)> {
         self.json.name_twice()
     }

@@ -1,5 +1,6 @@
-//! Looks at all rows of text files for the types of their columns, by several threads over the
-//! parts that they read side by side.
+//! Inspects all rows of text files to infer the types of their columns, with several threads.
+//!
+//! The threads work on the parts that are read in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -15,10 +16,10 @@ use super::guesses::{Guesses, SeenType};
 use super::look::Look;
 use super::text::{TextFile, TextPart};
 
-/// A text file's part, with what reads it.
+/// A part of a text file, with the file and its bytes.
 pub(super) type TextUnit<'s> = (&'s Blob, &'s TextFile, &'s TextPart);
 
-/// What the parts come to: joined in their order, so that columns stand in the order of the rows.
+/// The results of the parts, joined in order, so that columns are in the order of the rows.
 #[derive(Default)]
 struct Joined {
     guesses: Guesses,
@@ -27,14 +28,14 @@ struct Joined {
 }
 
 impl SourceSet {
-    /// The bytes of text that [`SourceSet::look_at_all`] reads.
+    /// Returns the bytes of text that [`SourceSet::look_at_all`] reads.
     pub fn text_bytes(&self) -> u64 {
         let text = self.units.iter().filter(|unit| unit.text().is_some());
         text.map(|unit| unit.bytes()).sum()
     }
 
-    /// Looks at all rows of all text files for the types of their columns. `tick` is told of bytes
-    /// that were read; an error of it ends the work, and is given back.
+    /// Inspects all rows of all text files to infer the types of their columns. `tick` receives the
+    /// number of bytes read; its error ends the work and is returned.
     pub fn look_at_all<E: From<SourceError> + Send>(
         &self,
         threads: usize,

@@ -1,14 +1,14 @@
-//! Sources: files of several formats, or record batches, as one stream of rows with one schema.
+//! Reads files of several formats, or record batches, as one stream of rows with one schema.
 //!
-//! [`SourceSet::open`] finds the files, reads footers, headers and samples, unites the schemas and
-//! cuts the whole into units (row groups, ranges of lines, record batches) that threads read side
-//! by side. Every row has a position, its unit's index and its number within the unit, in the order
-//! of the sources given: so "the first" and "the last" of two rows with one key mean the same on
-//! every run.
+//! [`SourceSet::open`] finds the files, reads footers, headers and samples, and unites the schemas.
+//! It splits the whole into units (row groups, ranges of lines, record batches) that threads read
+//! in parallel. Every row has a position: its unit's index and its number within the unit, in the
+//! order of the given sources. "The first" and "the last" of two rows with one key are therefore
+//! the same in every run.
 //!
-//! Types of text files are guessed from samples. Where a record shows that a guess was wrong,
-//! reading ends with [`SourceError::GuessFailed`]; [`SourceSet::look_at_all`] then finds the types
-//! of all rows, with which the sources are opened again.
+//! Types of text files are inferred from samples. If a record contradicts an inferred type, reading
+//! ends with [`SourceError::GuessFailed`]. [`SourceSet::look_at_all`] then finds the types of all
+//! rows, and the caller opens the sources again with them.
 
 mod batch_bytes;
 mod batches;
@@ -82,19 +82,19 @@ use text_format::TextFormat;
 use union::{FileColumns, unite};
 pub use unit::SourceUnit;
 
-/// Rows of a batch, at most, where the source does not say.
+/// The most rows of a batch, unless the source has its own batches.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// How CSV files are written.
+/// The format of CSV files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CsvOptions {
     pub delimiter: u8,
-    /// What stands around fields that hold a delimiter or a line end, and doubled within them for
-    /// itself.
+    /// The quote around fields that contain a delimiter or a line end. Within a field it is
+    /// doubled.
     pub quote: u8,
-    /// The first record has the columns' names; else they are `column_1` and so on.
+    /// The first record has the columns' names; otherwise they are `column_1` and so on.
     pub header: bool,
-    /// Texts that stand for null, besides the empty one.
+    /// Texts that mean null, in addition to the empty one.
     pub null: Vec<String>,
 }
 
@@ -115,31 +115,31 @@ impl CsvOptions {
     }
 }
 
-/// How sources are read.
+/// The options for reading sources.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
-    /// The format of all files; else each one's ending tells.
+    /// The format of all files; by default each file's ending decides.
     pub format: Option<Format>,
     pub csv: CsvOptions,
-    /// The delimiter was given, so that `.tsv` does not mean tabs.
+    /// The delimiter was given, so `.tsv` does not imply tabs.
     pub delimiter_given: bool,
-    /// Types of columns, in place of guessed or widened ones, and what may be lost in them.
+    /// Types of columns, which replace inferred or widened ones, and the losses allowed in them.
     pub columns: Vec<GivenType>,
-    /// Types that columns have to have because a table is there.
+    /// Types of columns that an existing table requires.
     pub table: Vec<(String, DataType)>,
-    /// Records of a text file from which types are guessed.
+    /// The number of records of a text file from which types are inferred.
     pub sample_rows: usize,
-    /// What [`SourceSet::look_at_all`] found, in place of samples.
+    /// The result of [`SourceSet::look_at_all`], which replaces samples.
     pub guesses: Option<Arc<Guesses>>,
-    /// The bytes of packets make a column, too.
+    /// Whether the bytes of packets are also a column.
     pub packet_data: bool,
-    /// Where what can be read only once is kept.
+    /// The place for sources that can be read only once.
     pub spool: Spool,
 }
 
 impl SourceOptions {
-    /// For sources whose columns have to be of the types of `schema`, with what may be lost in
-    /// places of them.
+    /// Returns options for sources whose columns must have the types of `schema`, with the losses
+    /// allowed in places of them.
     pub(crate) fn for_table(schema: &Schema, losses: &[(String, Loss)]) -> SourceOptions {
         let fields = schema.fields().iter();
         let table = fields.map(|field| (field.name().clone(), field.data_type().clone()));
@@ -168,7 +168,7 @@ impl Default for SourceOptions {
     }
 }
 
-/// Where rows come from.
+/// The origin of rows.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// Paths, directories, globs.
@@ -177,7 +177,8 @@ pub enum Input {
 }
 
 impl Input {
-    /// Fails where a source that is a path names nothing. Others are looked at as they are read.
+    /// Fails if a source is a path that names nothing. Other sources are checked when they are
+    /// read.
     pub fn check_paths(&self, options: &SourceOptions) -> Result<(), SourceError> {
         let Input::Files(sources) = self else {
             return Ok(());
@@ -197,7 +198,7 @@ impl From<Vec<String>> for Input {
     }
 }
 
-/// As a manifest says what it was made from.
+/// Formats the input in the form that a manifest records.
 impl fmt::Display for Input {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -210,14 +211,14 @@ impl fmt::Display for Input {
     }
 }
 
-/// A file, or batches in place of one, and what it was found to be.
+/// The description of a file, or of batches in its place.
 #[derive(Debug)]
 struct File {
-    /// The name that messages use.
+    /// The name in messages.
     name: Arc<str>,
     size_bytes: u64,
     content: Content,
-    /// What its directories say.
+    /// The columns that its directories give.
     constants: Constants,
 }
 
@@ -277,14 +278,14 @@ impl File {
         })
     }
 
-    /// The columns of its rows: its own, and behind them those of its directories.
+    /// Returns the columns of its rows: its own, followed by those of its directories.
     fn columns(&self) -> Fields {
         let own = self.fields().iter().cloned();
         let added = self.constants.fields().cloned().map(Arc::new);
         own.chain(added).collect()
     }
 
-    /// The names of indexes of pandas that are no column of it.
+    /// Returns the names of pandas indexes that are not stored as a column.
     fn range_indexes(&self) -> Vec<String> {
         let names = match &self.content {
             Content::Parquet(_, file) => pandas::range_indexes(file.metadata()),
@@ -297,7 +298,7 @@ impl File {
         names.into_iter().filter(|name| !is_column(name)).collect()
     }
 
-    /// Its own columns.
+    /// Returns its own columns.
     fn fields(&self) -> &Fields {
         match &self.content {
             Content::Parquet(_, file) => file.schema().fields(),
@@ -314,23 +315,22 @@ impl File {
 pub struct SourceSet {
     /// The columns of all files; dictionaries and run ends are unwrapped.
     pub schema: SchemaRef,
-    /// Bytes of all files.
+    /// The bytes of all files.
     pub total_bytes: u64,
-    /// Rows of all files, where the formats tell.
+    /// The rows of all files, if the formats record them.
     pub total_rows: Option<u64>,
-    /// What threads read side by side, in the order of the rows; of batches there are none but
-    /// those that
-    /// [`SourceSet::feed`] gives.
+    /// The units that threads read in parallel, in the order of the rows. Sources of batches have
+    /// only those that [`SourceSet::feed`] gives.
     pub units: Vec<SourceUnit>,
     /// The names of the files, in order.
     pub files: Vec<Arc<str>>,
-    /// Batches, and the unit that each slice of theirs is made after.
+    /// The batches, and a template for the unit of each of their slices.
     batches: Option<(Batches, SourceUnit)>,
     rules: Arc<Rules>,
     opened: Vec<Arc<File>>,
 }
 
-/// Hands the units of a set out to threads.
+/// A dispenser of the units of a set to threads.
 #[derive(Debug)]
 pub struct Feed<'a> {
     set: &'a SourceSet,
@@ -338,8 +338,8 @@ pub struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// The unit that is next in the order of the rows, and its number. Of batches it may come only
-    /// when whoever makes them has made it.
+    /// Returns the next unit in the order of the rows, and its number. For batches, this waits
+    /// until their reader has produced one.
     pub fn next(&self) -> Result<Option<(u32, SourceUnit)>, SourceError> {
         match &self.set.batches {
             Some((batches, like)) => Ok(batches.next()?.map(|slice| like.of_slice(slice))),
@@ -417,8 +417,8 @@ impl SourceSet {
         })
     }
 
-    /// Whether some file has the column. Of JSON, whose columns may come with any row, whether the
-    /// rows that were looked at have it.
+    /// Returns whether a file has the column. JSON columns may first occur in any row; for JSON,
+    /// this says whether an inspected row has it.
     pub fn shows(&self, column: &str) -> bool {
         self.opened.iter().any(|file| {
             let of_directories = || file.constants.fields().any(|field| field.name() == column);
@@ -430,23 +430,24 @@ impl SourceSet {
         })
     }
 
-    /// What there is to say of them that is no error: a message each.
+    /// Returns a message for each notable condition that is not an error.
     pub(crate) fn notes(&self) -> Vec<String> {
         range_notes(&self.opened).map(|(_, note)| note).collect()
     }
 
-    /// Why they lack a column of this name, where that is known: the end of a message.
+    /// Returns the reason for which no file has a column of this name, if known: the end of a
+    /// message.
     pub(crate) fn why_lacking(&self, column: &str) -> String {
         why_lacking(&self.opened, column)
     }
 
-    /// Whether all files are text, whose types were guessed where they were not given.
+    /// Returns whether all files are text, whose types were inferred if not given.
     pub fn is_text(&self) -> bool {
         let mut files = self.opened.iter();
         files.all(|file| matches!(file.content, Content::Text(..)))
     }
 
-    /// What there is to read, for progress: so many rows, or else bytes.
+    /// Returns the total to read, for progress: rows, or else bytes.
     pub fn extent(&self) -> (Option<u64>, progress::Unit) {
         match (self.total_rows, &self.batches) {
             (None, None) => (Some(self.total_bytes), progress::Unit::Bytes),
@@ -462,8 +463,8 @@ impl SourceSet {
         }
     }
 
-    /// Fails where a file was written to since it was opened: what was read of it may be of no
-    /// time.
+    /// Fails if a file changed since it was opened: the rows read from it may be from different
+    /// moments.
     pub fn confirm(&self) -> Result<(), SourceError> {
         for file in &self.opened {
             match &file.content {
@@ -477,13 +478,13 @@ impl SourceSet {
         Ok(())
     }
 
-    /// What conversions with a loss have changed so far.
+    /// Returns the values that lossy conversions have changed so far.
     pub fn lossy(&self) -> Vec<Lossy> {
         self.rules.lossy()
     }
 
-    /// Gives batches of these columns, in this order, converted where the sources' types differ. A
-    /// column that no source has is null.
+    /// Arranges batches to these columns, in this order, with conversion if the sources' types
+    /// differ. A column that no source has is null.
     pub fn arrange(&mut self, schema: SchemaRef) -> Result<(), SourceError> {
         self.schema = schema;
         let like = self.batches.as_mut().map(|(_, like)| like);
@@ -493,8 +494,8 @@ impl SourceSet {
         Ok(())
     }
 
-    /// Leaves out all columns but those named, which then need not be read. Names that no column
-    /// has are passed over: check them first against the whole schema.
+    /// Drops all columns except those named, so that they are not read. Names that no column has
+    /// are ignored; check them against the whole schema first.
     pub fn keep_columns(&mut self, names: &[&str]) -> Result<(), SourceError> {
         let fields = self.schema.fields().iter();
         let kept: Fields = fields
@@ -505,7 +506,7 @@ impl SourceSet {
     }
 }
 
-/// What is wrong with a JSON file that has a record with a name twice.
+/// Returns the error of a JSON file that has a record with a duplicate name.
 fn name_twice(file: &Arc<File>) -> Option<SourceError> {
     let Content::Text(_, text) = &file.content else {
         return None;
@@ -516,7 +517,7 @@ fn name_twice(file: &Arc<File>) -> Option<SourceError> {
     })
 }
 
-/// Of indexes of pandas that no file has as a column: their names, and what to say of each.
+/// Returns the names of pandas indexes that no file has as a column, with a message for each.
 fn range_notes(files: &[Arc<File>]) -> impl Iterator<Item = (String, String)> {
     let indexes = files.iter().flat_map(|file| {
         let names = file.range_indexes().into_iter();

@@ -1,4 +1,4 @@
-//! Where rows come from, for messages.
+//! Defines the origins of rows, for messages.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 
-/// A place within a file, as a person counts: from 1.
+/// A place within a file, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Line(u64),
-    /// Of a JSON array.
+    /// An element of a JSON array.
     Element(u64),
     Row(u64),
     BatchRow {
         batch: u64,
         row: u64,
     },
-    /// Offset from the file's beginning, from 0.
+    /// The offset from the file's beginning, from 0.
     Byte(u64),
 }
 
@@ -34,11 +34,11 @@ impl fmt::Display for Place {
     }
 }
 
-/// Where the rows of a batch come from.
+/// The origin of the rows of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     pub file: Arc<str>,
-    /// The number within its unit of the batch's first row, from 0, rejected rows not counted.
+    /// The number within its unit of the batch's first row, from 0, not counting rejected rows.
     pub first_row: u64,
     pub(super) places: Places,
 }
@@ -57,7 +57,7 @@ pub(super) enum Places {
 }
 
 impl Places {
-    /// Those of some of the rows.
+    /// Returns the places of some of the rows.
     pub(super) fn slice(&self, rows: Range<usize>) -> Places {
         let from = rows.start as u64;
         match self {
@@ -75,7 +75,7 @@ impl Places {
 }
 
 impl Origin {
-    /// The place of a row of the batch.
+    /// Returns the place of a row of the batch.
     pub fn place(&self, row: usize) -> Place {
         match &self.places {
             Places::Lines(lines) => Place::Line(lines.get(row).copied().unwrap_or_default()),
@@ -91,23 +91,23 @@ impl Origin {
     }
 }
 
-/// A record that its source could not make a row of.
+/// A record that its source could not turn into a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject<'a> {
     pub file: &'a Arc<str>,
     pub place: Place,
     pub reason: String,
-    /// The column whose value is at fault, where it is one that another type would hold.
+    /// The column of the invalid value, if another type would hold it.
     pub column: Option<String>,
-    /// The record as it stands in the file, without its line end; of formats that are not text, as
+    /// The record as written in the file, without its line end; for formats that are not text, as
     /// JSON.
     pub record: &'a [u8],
 }
 
-/// The column that a reason begins with: `the column 'price' ...`.
+/// Returns the column named at the beginning of a reason: `the column 'price' ...`.
 pub(super) fn culprit(schema: &Schema, reason: &str) -> Option<String> {
     let named = reason.strip_prefix("the column '")?;
-    // Text holds what is not nested.
+    // Text holds any value that is not nested.
     let fields = schema.fields().iter();
     let fields = fields
         .filter(|field| !field.data_type().is_nested())
@@ -119,7 +119,7 @@ pub(super) fn culprit(schema: &Schema, reason: &str) -> Option<String> {
     named.next().cloned()
 }
 
-/// A row as JSON for a person to read; `null` when that fails.
+/// Returns a row as JSON for people to read; `null` if that fails.
 pub(crate) fn row_as_json(batch: &RecordBatch, row: usize) -> Vec<u8> {
     let mut writer = arrow_json::LineDelimitedWriter::new(Vec::new());
     let written = writer

@@ -1,4 +1,4 @@
-//! What pandas leaves in the metadata of a file in place of a column: an index that is a range.
+//! Reads the indexes that pandas stores as a range in a file's metadata instead of as a column.
 
 use arrow_schema::Metadata;
 use serde::Deserialize;
@@ -18,11 +18,11 @@ enum Index {
         kind: String,
         name: String,
     },
-    /// One of a column, or without a name.
+    /// An index that is a column, or has no name.
     Other(serde::de::IgnoredAny),
 }
 
-/// The names of such indexes. Metadata that is not understood names none.
+/// Returns the names of such indexes; none if the metadata is not understood.
 pub(super) fn range_indexes(metadata: &Metadata) -> Vec<String> {
     let text = metadata.get(KEY).map_or("", String::as_str);
     let Ok(metadata) = serde_json::from_str::<PandasMetadata>(text) else {

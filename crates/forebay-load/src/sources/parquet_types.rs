@@ -1,9 +1,10 @@
-//! Types that a Parquet file has no name for, and that Arrow's schema beside it tells: seconds,
-//! intervals without months.
+//! Finds types that Parquet cannot express, but Arrow's schema in the file does.
 //!
-//! Parquet counts from milliseconds on, so a column of seconds is stored in these. Whoever wrote it
-//! says so in the schema that goes with the file, and its values are whole seconds; those that are
-//! not do not convert, and make bad rows.
+//! These are seconds, and intervals without months.
+//!
+//! Parquet has no unit coarser than milliseconds, so it stores a column of seconds in these. The
+//! writer records the type in the schema in the file, and the values are whole seconds. Values that
+//! are not do not convert, and make bad rows.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use forebay_run::row::read_base64;
 use parquet::arrow::ARROW_SCHEMA_META_KEY;
 use parquet::file::metadata::FileMetaData;
 
-/// The columns of a file, with the types that its writer told where the file's are only finer.
+/// Returns the columns of a file, with the types recorded by its writer if the file's types are
+/// only finer.
 pub(super) fn reported(schema: &SchemaRef, metadata: &FileMetaData) -> SchemaRef {
     let Some(reported) = reported_schema(metadata) else {
         return schema.clone();
@@ -26,7 +28,7 @@ pub(super) fn reported(schema: &SchemaRef, metadata: &FileMetaData) -> SchemaRef
     Arc::new(Schema::new(fields.collect::<Fields>()))
 }
 
-/// What a damaged or unknown schema told is passed over, as readers of Parquet do.
+/// Returns the writer's schema. A damaged or unknown schema is ignored, as readers of Parquet do.
 fn reported_schema(metadata: &FileMetaData) -> Option<Schema> {
     let entries = metadata.key_value_metadata()?.iter();
     let mut schemas = entries.filter(|entry| entry.key == ARROW_SCHEMA_META_KEY);

@@ -1,8 +1,9 @@
 //! Reads the records of text files as batches.
 //!
-//! A chunk is decoded as a whole. When that fails it is halved until the bad records are alone:
-//! they are rejected one by one, the others are kept. A record that is well written, and bad only
-//! because a type was guessed from a sample, ends the reading: [`SourceError::GuessFailed`].
+//! A chunk is decoded as a whole. If that fails, it is split in half until the bad records are
+//! alone. These are rejected one by one, and the others are kept. A record may be well formed, and
+//! bad only because a type was inferred from a sample. Then reading ends with
+//! [`SourceError::GuessFailed`].
 
 use std::sync::Arc;
 
@@ -21,9 +22,9 @@ use super::text::{TextFile, TextPart};
 use super::text_format::TextFormat;
 use crate::convert::{Rules, holds};
 
-/// Takes rows and the records that they are of.
+/// A callback that receives rows and the records they come from.
 type Emit<'a, E> = &'a mut dyn FnMut(RecordBatch, &[Record]) -> Result<(), E>;
-/// Takes a bad record, its bytes and what is wrong with it.
+/// A callback that receives a bad record, its bytes and its error.
 type RejectRecord<'a, E> = &'a mut dyn FnMut(&Record, &[u8], String) -> Result<(), E>;
 
 impl TextFile {
@@ -76,7 +77,7 @@ impl TextFile {
         })
     }
 
-    /// The columns whose types, and those of all places in them, were guessed.
+    /// Returns the columns whose types were inferred, including those of all nested places.
     fn guessed(&self) -> Fields {
         let fields = self.fields.iter();
         let guessed =
@@ -84,7 +85,7 @@ impl TextFile {
         guessed.cloned().collect()
     }
 
-    /// What is wrong with a CSV record that cannot be taken apart without a loss.
+    /// Returns the error of a CSV record that cannot be split without a loss.
     fn malformed(&self, record: &[u8]) -> String {
         let glued = match &self.format {
             TextFormat::Csv(options) => csv::glued_field(record, options),
@@ -97,8 +98,7 @@ impl TextFile {
         }
     }
 
-    /// What a record shows that the guess of the types does not hold, where they were guessed from
-    /// a sample.
+    /// Returns what in a record contradicts the types, if they were inferred from a sample.
     fn news(&self, record: &[u8], look: &mut Option<JsonLook>) -> Option<String> {
         if self.known || std::str::from_utf8(record).is_err() {
             return None;
@@ -126,7 +126,7 @@ impl TextFile {
                     end: record.len(),
                     number: 0,
                 }];
-                // More fields than there may be are not known either.
+                // Fields beyond the limit are also unknown.
                 _ = look.look(record, &whole);
                 self.guesses.news(look.take())
             }
@@ -134,7 +134,7 @@ impl TextFile {
     }
 }
 
-/// A part being read.
+/// A reader of a part.
 struct TextReading<'a, E> {
     file: &'a TextFile,
     name: &'a str,

@@ -1,25 +1,26 @@
-//! Cuts text into records, where a CSV record, a JSON line or an element of a JSON array ends,
-//! without decoding them.
+//! Splits text into records without decoding them.
+//!
+//! A record is a CSV record, a JSON line or an element of a JSON array.
 
 use std::io::{self, Read};
 
 use super::splitter::Splitter;
 
-/// Bytes added to the buffer at once.
+/// The bytes added to the buffer at once.
 const READ_BYTES: usize = 1 << 18;
-/// The longest record; a longer one is most likely an unclosed quote.
+/// The most bytes of a record; a longer one is most likely an unclosed quote.
 pub(super) const MAX_RECORD_BYTES: usize = 1 << 28;
 
-/// Bytes that are shown of what stands behind an array.
+/// The bytes shown of text after an array.
 const BEHIND_BYTES: usize = 160;
 
-/// One record of a chunk.
+/// The position of one record in a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub start: usize,
-    /// After the line end.
+    /// The position after the line end.
     pub end: usize,
-    /// The 1-based line of the file on which it begins; of a JSON array's elements, their number.
+    /// The 1-based line of the file on which it begins; for a JSON array's elements, their number.
     pub number: u64,
 }
 
@@ -28,48 +29,48 @@ pub(super) struct Record {
 pub(super) struct Chunk<'a> {
     pub bytes: &'a [u8],
     pub records: Vec<Record>,
-    /// The last record ends, with the input, within quotes.
+    /// Whether the last record ends, with the input, within quotes.
     pub unclosed: bool,
-    /// The indexes, rising, of CSV records that cannot be taken apart without a loss.
+    /// The indexes, ascending, of CSV records that cannot be split without a loss.
     pub malformed: Vec<usize>,
 }
 
-/// Why no further record could be cut.
+/// The reason why no further record could be found.
 #[derive(Debug)]
 pub(super) enum CutError {
     Io(io::Error),
     Long {
         number: u64,
     },
-    /// Text stands behind the `]` of an array: so many bytes from where the reader began, and how
-    /// it begins.
+    /// There is text after the `]` of an array: its offset from the reader's start, and its
+    /// beginning.
     Behind {
         at: u64,
         text: Vec<u8>,
     },
 }
 
-/// Cuts what a reader gives into chunks of records.
+/// A splitter of a reader's content into chunks of records.
 pub(super) struct Records<R> {
     reader: R,
     splitter: Splitter,
     buffer: Vec<u8>,
-    /// Where the next record begins.
+    /// The start of the next record.
     start: usize,
-    /// Up to where the splitter has seen.
+    /// The end of the bytes that the splitter has seen.
     seen: usize,
     ended: bool,
     /// The line on which the next record begins, or the number of that element.
     number: u64,
-    /// Bytes before the buffer's first.
+    /// The number of bytes before the buffer's first.
     before: u64,
-    /// Why nothing is cut any more, once the records before were given.
+    /// The error that ends the splitting, after the records before it are returned.
     failed: Option<CutError>,
 }
 
 impl<R: Read> Records<R> {
-    /// `number` is the 1-based line of the file, or element of the array, at which the reader
-    /// begins.
+    /// Creates a splitter. `number` is the 1-based line of the file, or element of the array, at
+    /// which the reader begins.
     pub fn new(reader: R, splitter: Splitter, number: u64) -> Records<R> {
         Records {
             reader,
@@ -84,32 +85,32 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Bytes of the records given so far, blank lines among them.
+    /// Returns the bytes of the records returned so far, including blank lines.
     pub fn position(&self) -> u64 {
         self.before + self.start as u64
     }
 
-    /// The line on which the next record begins, or the number of that element.
+    /// Returns the line on which the next record begins, or the number of that element.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether all of the input was given.
+    /// Returns whether all of the input was returned.
     pub fn at_end(&self) -> bool {
         self.ended && self.start == self.buffer.len()
     }
 
-    /// Whether what has to be closed is closed at the end of the input.
+    /// Returns whether quotes or brackets are closed at the end of the input.
     pub fn closed(&self) -> bool {
         self.splitter.closed()
     }
 
-    /// Cuts by another rule. REQUIRES: no record was given yet.
+    /// Changes the splitting rule. REQUIRES: no record was given yet.
     pub fn cut_by(&mut self, splitter: Splitter) {
         self.splitter = splitter;
     }
 
-    /// The bytes that come next: at least `least`, fewer at the end.
+    /// Returns the next bytes: at least `least`, fewer at the end.
     pub fn peek(&mut self, least: usize) -> io::Result<&[u8]> {
         while self.buffer.len() - self.start < least && !self.ended {
             self.fill()?;
@@ -117,13 +118,13 @@ impl<R: Read> Records<R> {
         Ok(&self.buffer[self.start..])
     }
 
-    /// Passes over bytes that were peeked at.
+    /// Skips bytes that were peeked at.
     pub fn skip(&mut self, bytes: usize) {
         self.start = self.buffer.len().min(self.start + bytes);
         self.seen = self.start;
     }
 
-    /// Leaves out a byte-order mark; REQUIRES: nothing was read yet.
+    /// Skips a byte-order mark; REQUIRES: nothing was read yet.
     pub fn skip_mark(&mut self) -> io::Result<()> {
         if self.peek(3)?.starts_with(b"\xef\xbb\xbf") {
             self.skip(3);
@@ -131,8 +132,8 @@ impl<R: Read> Records<R> {
         Ok(())
     }
 
-    /// The next records: at most `most`, fewer where about `bytes` bytes are reached; `None` at the
-    /// end. Blank lines are left out.
+    /// Returns the next records: at most `most`, fewer if they reach about `bytes` bytes; `None` at
+    /// the end. Blank lines are skipped.
     pub fn next(&mut self, most: usize, bytes: usize) -> Result<Option<Chunk<'_>>, CutError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -180,7 +181,7 @@ impl<R: Read> Records<R> {
         }))
     }
 
-    /// Nothing but blanks may stand behind an array.
+    /// Checks that only blanks follow an array.
     fn check_behind(&self, end: usize) -> Result<(), CutError> {
         let text = self.buffer[self.start..end].trim_ascii_start();
         match text.len() {
@@ -192,7 +193,8 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// The end of the record at `start`, reading on as needed; `None` at the end of all.
+    /// Returns the end of the record at `start`, reading on as needed; `None` at the end of the
+    /// input.
     fn find_end(&mut self) -> Result<Option<usize>, CutError> {
         loop {
             if let Some(length) = self.splitter.end(&self.buffer[self.seen..]) {

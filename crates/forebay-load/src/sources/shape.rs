@@ -1,8 +1,8 @@
-//! What the values of a JSON place are: the type that holds them all.
+//! Infers the type that holds all values of a JSON place.
 //!
-//! Whole numbers are int64, uint64 when beyond it and never negative, else decimal(38,0); with
-//! fractions they are float64. Numbers that these types would round, and numbers mixed with strings
-//! or booleans, are text: the numbers as they are written. A place without any value is text.
+//! Whole numbers are int64; uint64 if some exceed int64 and none is negative; else decimal(38,0).
+//! Numbers with fractions are float64. Numbers that these types would round, and numbers mixed with
+//! strings or booleans, are text: the numbers as written. A place without any value is text.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,14 @@ use arrow_schema::{DataType, Field, Fields};
 
 use super::infer_number::{Parts, is_float};
 
-/// The most fields, at all depths together, that rows may have. Names without end are keys of a
-/// map, and no columns.
+/// The most fields of rows, at all depths together. Unlimited names are keys of a map, not columns.
 pub(super) const MAX_FIELDS: usize = 10_000;
-/// From so many fields on an object's names are found by an index.
+/// The number of fields from which an object uses an index to find names.
 const INDEX_FIELDS: usize = 16;
 /// The greatest whole number of a decimal(38,0).
 const MAX_DECIMAL: u128 = 10_u128.pow(38) - 1;
 
-/// What the values of a place have been so far.
+/// The shape of the values of a place so far.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum Shape {
     #[default]
@@ -30,35 +29,35 @@ pub(super) enum Shape {
     Object(Object),
 }
 
-/// What the numbers of a place have been so far.
+/// The properties of the numbers of a place so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Numbers {
     negative: bool,
-    /// Some are whole and beyond int64; beyond uint64, too.
+    /// Some are whole and exceed int64; with `beyond_u64`, also uint64.
     beyond_i64: bool,
     beyond_u64: bool,
     /// Some are whole, and a float64 would round them.
     rounded: bool,
     /// Some have a point or an exponent.
     fraction: bool,
-    /// Some are held by no type of numbers.
+    /// Some fit no numeric type.
     literal: bool,
 }
 
-/// Fields in the order in which they were met.
+/// Fields in the order in which they were found.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Object {
     fields: Vec<(String, Shape)>,
-    /// Their positions by name, when there are many.
+    /// Their positions by name, if there are many.
     index: HashMap<String, usize>,
 }
 
-/// There are more than [`MAX_FIELDS`].
+/// The error of more than [`MAX_FIELDS`] fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooWide;
 
 impl Numbers {
-    /// `None` when the text is no number.
+    /// Parses a text; `None` if it is not a number.
     pub fn of(text: &str) -> Option<Numbers> {
         let parts = Parts::of(text)?;
         let mut numbers = Numbers::default();
@@ -122,8 +121,8 @@ impl Object {
         }
     }
 
-    /// The field of a name, which most likely stands at `guess`, and its position. A new one takes
-    /// of `room`.
+    /// Returns the field of a name, which is most likely at index `guess`, and its index. A new
+    /// field reduces `room`.
     pub fn field(
         &mut self,
         name: &str,
@@ -155,7 +154,7 @@ impl Object {
 }
 
 impl Shape {
-    /// Takes in that the place has values of another shape, too.
+    /// Adds another shape to that of the place.
     pub fn join(&mut self, other: Shape, room: &mut usize) -> Result<(), TooWide> {
         match (&mut *self, other) {
             (_, Shape::Null) | (Shape::Text, _) | (Shape::Bool, Shape::Bool) => {}
@@ -180,7 +179,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The fields at all depths.
+    /// Returns the number of fields at all depths.
     pub fn width(&self) -> usize {
         match self {
             Shape::List(item) => item.width(),
@@ -206,8 +205,8 @@ impl Shape {
         }
     }
 
-    /// The path of a place where another shape has what this one does not hold, and whether that is
-    /// a field that it lacks.
+    /// Returns the path of a place at which another shape has something that this one does not
+    /// hold, and whether that is a missing field.
     pub fn lacks(&self, other: &Shape) -> Option<(String, bool)> {
         match (self, other) {
             (_, Shape::Null) | (Shape::Text, _) | (Shape::Bool, Shape::Bool) => None,
@@ -232,7 +231,7 @@ impl Shape {
         }
     }
 
-    /// The object with the most fields: its path, and its first names.
+    /// Returns the object with the most fields: its path, and its first names.
     pub fn widest(&self) -> (String, Vec<String>) {
         let (mut widest, mut most) = ((String::new(), Vec::new()), 0);
         self.visit(String::new(), &mut |path, object| {
@@ -259,7 +258,7 @@ impl Shape {
     }
 }
 
-/// What stands between a path and a name.
+/// Returns the separator between a path and a name.
 fn dot(path: &str) -> &'static str {
     if path.is_empty() || path.starts_with('[') {
         ""
@@ -268,7 +267,8 @@ fn dot(path: &str) -> &'static str {
     }
 }
 
-/// The columns of objects with these names; a name met only with nulls is `Null`, to be widened.
+/// Returns the columns of objects with these names. A name found only with nulls is `Null`, to be
+/// widened.
 pub(super) fn top_columns(object: &Object) -> Fields {
     let column = |(name, shape): &(String, Shape)| match shape {
         Shape::Null => Field::new(name, DataType::Null, true),

@@ -1,4 +1,4 @@
-//! What a text file is by its first bytes: how its records end, and whether it is text at all.
+//! Detects from a text file's first bytes how its records end, and whether it is text.
 
 use memchr::{memchr, memchr_iter};
 
@@ -7,12 +7,13 @@ use super::splitter::Splitter;
 use super::text_format::TextFormat;
 use super::{CsvOptions, content};
 
-/// A file with many zero bytes that is nothing known.
+/// The description of an unknown file with many zero bytes.
 const BINARY: &str = "binary";
-/// Bytes of a file that are looked at.
+/// The bytes of a file that are inspected.
 pub(super) const SNIFF_BYTES: usize = 64 << 10;
 
-/// How the records of a file that begins so end, and how many bytes stand before the first.
+/// Returns how the records of a file with this beginning end, and the number of bytes before the
+/// first.
 pub(super) fn splitter(head: &[u8], format: &TextFormat) -> (Splitter, usize) {
     match format {
         TextFormat::Csv(options) => {
@@ -30,7 +31,7 @@ pub(super) fn splitter(head: &[u8], format: &TextFormat) -> (Splitter, usize) {
     }
 }
 
-/// A carriage return where these end lines, outside of quotes, and no line feed does.
+/// Returns a carriage return if these end lines, outside of quotes, and no line feed does.
 fn line_end(head: &[u8], options: &CsvOptions) -> u8 {
     let fold = |byte: &u8| if *byte == b'\r' { b'\n' } else { *byte };
     let folded: Vec<u8> = head.iter().map(fold).collect();
@@ -46,8 +47,8 @@ fn line_end(head: &[u8], options: &CsvOptions) -> u8 {
     found
 }
 
-/// What a file that begins so seems to be, where that is no text of the format, and what to do with
-/// it.
+/// Returns a description of a file with this beginning if it is not text of the format, and advice
+/// for it.
 pub(super) fn stranger(
     head: &[u8],
     format: &TextFormat,
@@ -64,7 +65,7 @@ pub(super) fn stranger(
     }
     let (what, advice) = match head {
         [_, ..] if head.iter().all(|byte| *byte == 0) => ("nothing but zeros", REMADE),
-        // Before UTF-16, whose mark begins alike.
+        // Must precede UTF-16, whose mark has the same beginning.
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => ("UTF-32", ICONV_32),
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("UTF-16", ICONV),
         [_, 0, _, 0, ..] | [0, _, 0, _, ..] if zeros(0) || zeros(1) => ("UTF-16", ICONV),
@@ -75,7 +76,7 @@ pub(super) fn stranger(
     Some((what.to_owned(), advice))
 }
 
-/// The line of a file in which it shows what it is.
+/// Returns the line of a file that shows what it is.
 pub(super) fn strange_line(head: &[u8], what: &str) -> usize {
     let zero = memchr(0, head).filter(|_| what == BINARY);
     1 + memchr_iter(b'\n', &head[..zero.unwrap_or_default()]).count()
@@ -95,7 +96,7 @@ fn markup(head: &[u8], format: &TextFormat) -> Option<(&'static str, &'static st
     (begins("<?xml") || (json && begins("<"))).then_some(("XML", EXPORT))
 }
 
-/// What a record of JSON is that is no object, as its beginning tells.
+/// Describes a JSON record that is not an object, by its beginning.
 pub(super) fn begins(record: &[u8], is_format_given: bool) -> String {
     if record.is_empty() {
         return "nothing stands before the comma".to_owned();
@@ -116,7 +117,7 @@ pub(super) fn begins(record: &[u8], is_format_given: bool) -> String {
     format!("it begins with {}; {advice}", start.trim_end())
 }
 
-/// The delimiter that a header of only one column seems to have.
+/// Returns the delimiter that a header of only one column seems to use.
 pub(super) fn other_delimiter(name: &str, delimiter: u8) -> Option<&'static str> {
     [(b';', ";"), (b'\t', "\\t"), (b'|', "|"), (b',', ",")]
         .into_iter()

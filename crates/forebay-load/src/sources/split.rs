@@ -1,8 +1,8 @@
-//! Splits an uncompressed text file into ranges that threads read side by side.
+//! Splits an uncompressed text file into ranges that threads read in parallel.
 //!
-//! The file is gone over once, front to back, to know where records end (a line end within quotes
-//! ends none) and how many lines there are before each range. Blocks without quotes cost a search
-//! for one and a count of lines.
+//! The module scans the file once, front to back, to find where records end (a line end within
+//! quotes ends none). It also counts the lines before each range. For blocks without quotes this
+//! only searches for a quote and counts lines.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use super::blob::Blob;
 use super::error::SourceError;
 use super::splitter::Splitter;
 
-/// Bytes that a range has at least, but for the last.
+/// The fewest bytes of a range, except the last.
 pub(super) const RANGE_BYTES: u64 = 8 << 20;
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// A range of whole records and the line, or number of the element, with which it begins.
+/// A range of whole records, and the line or element number at which it begins.
 pub(super) type Part = (Range<u64>, u64);
 
-/// Splits what follows `start`, which lies on line `number`, into parts of about `part_bytes`.
+/// Splits the text from `start`, which is on line `number`, into parts of about `part_bytes`.
 pub(super) fn split(
     blob: &Blob,
     start: u64,
@@ -51,7 +51,7 @@ pub(super) fn split(
             number += splitter.count(&block[before..taken]);
         }
         at += taken as u64;
-        // What stands behind an array is left to the part that ends it.
+        // Text after an array belongs to the part that ends it.
         if cut && at < size && !(array && splitter.closed()) {
             parts.push((part_start..at, part_number));
             (part_start, part_number) = (at, number);

@@ -4,45 +4,44 @@ use memchr::{memchr, memchr_iter, memchr2};
 
 use super::csv::has_stray_return;
 
-/// How the records of a file end, and where in one the next byte is.
+/// The rule by which the records of a file end, and the current state within a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Splitter {
-    /// A record a line.
+    /// One record a line.
     Lines,
-    /// A record a line, but for line ends within quotes.
+    /// One record a line, except for line ends within quotes.
     Csv {
         delimiter: u8,
         quote: u8,
         /// `\n`, which may follow a `\r`; in files of old Macs `\r`.
         line_end: u8,
         state: Quotes,
-        /// Something has followed a closing quote in the record.
+        /// Whether text follows a closing quote in the record.
         glued: bool,
     },
-    /// The elements of a JSON array, what follows its `[`; each ends after the comma or bracket
-    /// behind it. Behind the array a record is a line.
+    /// The elements of a JSON array, after its `[`. Each ends after the following comma or bracket.
+    /// After the array a record is a line.
     Elements { depth: u32, state: ArrayState },
 }
 
-/// Where in a CSV field the next byte is. A quote means something only at a field's start, as
-/// in the decoder.
+/// The state within a CSV field. A quote is special only at a field's start, as in the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quotes {
     Start,
     Plain,
     Quoted,
-    /// After a quote within quotes: the end, or one half of a quote.
+    /// After a quote within quotes: the end, or the first of a doubled quote.
     Closing,
 }
 
-/// Where in a JSON array the next byte is.
+/// The state within a JSON array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArrayState {
     Value,
     Text,
     /// After a backslash in a text.
     Escape,
-    /// Behind the array.
+    /// After the array.
     Ended,
 }
 
@@ -64,8 +63,8 @@ impl Splitter {
         }
     }
 
-    /// The number of bytes up to and with the one that ends the record, or `None` when it is not
-    /// among them (they are then remembered).
+    /// Returns the number of bytes up to and including the one that ends the record. Returns `None`
+    /// if the record does not end in them, and remembers the state.
     pub fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         match self {
             Splitter::Lines => memchr(b'\n', bytes).map(|at| at + 1),
@@ -80,7 +79,8 @@ impl Splitter {
         }
     }
 
-    /// Goes over bytes without looking for ends; the lines, or elements, that end in them.
+    /// Scans bytes without returning ends; returns the number of lines, or elements, that end in
+    /// them.
     pub fn skim(&mut self, mut bytes: &[u8]) -> u64 {
         let lines = self.count(bytes);
         match self {
@@ -118,7 +118,7 @@ impl Splitter {
         }
     }
 
-    /// By how much the number of the record after this one, which is whole, is greater.
+    /// Returns the difference between the number of this whole record and that of the next.
     pub fn count(&self, record: &[u8]) -> u64 {
         let lines = |end: u8| memchr_iter(end, record).count() as u64;
         match self {
@@ -128,7 +128,7 @@ impl Splitter {
         }
     }
 
-    /// Whether the bytes so far end within quotes.
+    /// Returns whether the bytes so far end within quotes.
     pub fn open(&self) -> bool {
         matches!(
             self,
@@ -139,7 +139,7 @@ impl Splitter {
         )
     }
 
-    /// Whether something followed a closing quote in the CSV record that has just ended.
+    /// Returns whether text followed a closing quote in the CSV record that has just ended.
     pub fn take_glued(&mut self) -> bool {
         match self {
             Splitter::Csv { glued, .. } => std::mem::take(glued),
@@ -147,8 +147,8 @@ impl Splitter {
         }
     }
 
-    /// Whether a CSV record that has just ended has a carriage return that neither ends a line nor
-    /// stands within quotes.
+    /// Returns whether a CSV record that has just ended has a carriage return that neither ends a
+    /// line nor is within quotes.
     pub fn has_stray_return(&self, record: &[u8]) -> bool {
         match self {
             Splitter::Csv {
@@ -161,7 +161,7 @@ impl Splitter {
         }
     }
 
-    /// Whether an array, where there is one, has ended.
+    /// Returns whether the array, if there is one, has ended.
     pub fn closed(&self) -> bool {
         match self {
             Splitter::Elements { state, .. } => *state == ArrayState::Ended,
@@ -169,7 +169,7 @@ impl Splitter {
         }
     }
 
-    /// Whether what comes next stands behind an array.
+    /// Returns whether the next byte is after an array.
     pub fn is_behind(&self) -> bool {
         matches!(
             self,
@@ -180,8 +180,9 @@ impl Splitter {
         )
     }
 
-    /// Takes what ends an element off a record just cut, so that values alone follow one another.
-    /// Whether the record is blank, which decoders leave out. `number` is its line or element.
+    /// Removes the separator of an element from a record just found, so that only values follow one
+    /// another. Returns whether the record is blank; decoders skip such records. `number` is its
+    /// line or element.
     pub fn settle(&self, record: &mut [u8], number: u64) -> bool {
         match self {
             Splitter::Lines => record.trim_ascii().is_empty(),
@@ -204,8 +205,8 @@ impl Splitter {
     }
 }
 
-/// Whether a CSV record has nothing but its line end. Where lines end at line feeds, a carriage
-/// return more is no line end: such a record is malformed.
+/// Returns whether a CSV record has only its line end. If lines end at line feeds, an additional
+/// carriage return is not a line end: such a record is malformed.
 pub(super) fn is_blank(record: &[u8], line_end: u8) -> bool {
     match line_end {
         b'\n' => matches!(record, b"" | b"\n" | b"\r\n" | b"\r"),
@@ -221,7 +222,7 @@ fn csv_end(
 ) -> Option<usize> {
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        // Within a field few bytes mean something.
+        // Within a field only a few bytes are special.
         at += match *state {
             Quotes::Quoted => memchr(quote, rest)?,
             Quotes::Plain => memchr2(delimiter, line_end, rest)?,
@@ -236,7 +237,7 @@ fn csv_end(
             (Quotes::Start | Quotes::Closing, byte) if byte == quote => Quotes::Quoted,
             (_, byte) if byte == delimiter => Quotes::Start,
             (state, byte) => {
-                // A carriage return that does not end a line is found by itself.
+                // A carriage return that does not end a line is handled separately.
                 *glued |= state == Quotes::Closing && byte != b'\r';
                 Quotes::Plain
             }

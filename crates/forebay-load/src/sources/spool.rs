@@ -1,9 +1,10 @@
-//! Sources that can be read only once, from front to back: standard input, and files of web servers
-//! that give no ranges.
+//! Stores sources that can be read only once.
 //!
-//! They are written to a file that has no name any more, so that they can be read at any place and
-//! again, and nothing of them is left however the process ends. They are kept as long as the
-//! options of the command are: a push that starts over finds them.
+//! These are standard input, and files of web servers without ranges.
+//!
+//! They are written to a file without a name, so that they can be read at any place, repeatedly.
+//! Nothing remains of them however the process ends. They exist as long as the options of the
+//! command: a push that starts over finds them.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -15,17 +16,17 @@ use forebay_io::{Disk, OsDisk, ReadFile, WriteFile, is_out_of_space};
 
 use super::error::SourceError;
 
-/// Bytes moved at once.
+/// The bytes copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Where such sources go.
+/// The place for such sources.
 #[derive(Debug, Clone)]
 pub struct Spool {
     dir: PathBuf,
     kept: Arc<Mutex<HashMap<String, Spooled>>>,
 }
 
-/// One of them, as it was read.
+/// A stored source.
 #[derive(Debug, Clone)]
 pub(super) struct Spooled {
     pub file: Arc<dyn ReadFile>,
@@ -46,7 +47,7 @@ impl Spool {
         }
     }
 
-    /// What `source` gave before, or else what `open` gives now. Messages call it `name`.
+    /// Returns the stored copy of `source`, or stores what `open` gives. Messages call it `name`.
     pub(super) fn keep<R: Read>(
         &self,
         source: &str,
@@ -87,8 +88,8 @@ impl Spool {
         Ok(Spooled { file, size_bytes })
     }
 
-    /// A file in the directory that has no name any more: the system frees it when nobody holds it
-    /// open. A directory that was not there is not there afterwards.
+    /// Creates a nameless file in the directory: the system frees it when it is no longer open. A
+    /// directory that did not exist before is removed again.
     fn nameless(&self) -> io::Result<(Box<dyn WriteFile>, Arc<dyn ReadFile>)> {
         let disk = OsDisk::default();
         let above = self.dir.ancestors();
@@ -103,7 +104,7 @@ impl Spool {
             Ok((to, file?))
         });
         for dir in missing {
-            // Others may be at work in it by now: then it stays.
+            // If other processes use the directory by now, it stays.
             _ = disk.remove_dir(dir);
         }
         made
@@ -114,7 +115,7 @@ impl Spool {
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Relaxed));
         let name = |number| self.dir.join(format!(".forebay-{process}-{number}"));
         let taken = |path: &Path| OsDisk::default().exists(path).unwrap_or(false);
-        // One of a process of the same number that died at the wrong moment.
+        // A file of an earlier process with the same number that died at the wrong moment.
         let mut path = name(number);
         while taken(&path) {
             path = name(NEXT.fetch_add(1, Relaxed));
@@ -132,7 +133,7 @@ impl Spool {
 }
 
 impl Spooled {
-    /// Reads a range that it has.
+    /// Reads a range within the file.
     pub fn read(&self, range: std::ops::Range<u64>) -> io::Result<bytes::Bytes> {
         let mut held = vec![0; (range.end - range.start) as usize];
         self.file.read_exact_at(&mut held, range.start)?;

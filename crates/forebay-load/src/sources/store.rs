@@ -1,4 +1,4 @@
-//! The stores that files of sources come from: this machine's file system, buckets and web servers.
+//! Reads from the stores of source files: this machine's file system, buckets and web servers.
 
 use std::io;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt};
 use tokio::runtime::{Builder, Runtime};
 
-/// Bytes of one request, of requests that go side by side.
+/// The bytes of one of several concurrent requests.
 const PIECE_BYTES: u64 = 8 << 20;
-/// Requests that go side by side for one reader.
+/// The number of concurrent requests of one reader.
 const REQUESTS: usize = 8;
 
 /// A store and the runtime that waits for it.
@@ -23,9 +23,10 @@ const REQUESTS: usize = 8;
 pub(in crate::sources) struct Store {
     pub objects: Arc<dyn ObjectStore>,
     pub runtime: Arc<Runtime>,
-    /// Across a network: a request takes long, and several at once take hardly longer.
+    /// Whether it is across a network: a request takes long, and several concurrent ones take
+    /// hardly longer.
     pub far: bool,
-    /// What no message may show: the query of a signed URL.
+    /// The secret that no message may show: the query of a signed URL.
     pub secret: Option<String>,
 }
 
@@ -34,7 +35,7 @@ pub(in crate::sources) struct Store {
 pub(in crate::sources) struct Object {
     pub store: Arc<Store>,
     pub path: Path,
-    /// What tells its content from any other; without, changes show by the length only.
+    /// The tag that identifies its content; without it, only changes of the length are detected.
     pub tag: Option<String>,
     pub modified: DateTime<Utc>,
 }
@@ -50,7 +51,7 @@ impl Store {
         })
     }
 
-    /// What waits for stores across a network, however many threads do.
+    /// Creates the runtime that waits for remote stores, for any number of threads.
     pub fn far_runtime() -> io::Result<Runtime> {
         check_threads()?;
         Builder::new_multi_thread()
@@ -72,7 +73,7 @@ impl Store {
 }
 
 impl Object {
-    /// Whether the file is still the one that was found, as far as its size and time tell.
+    /// Returns whether the file is still the one that was found, by its size and time.
     pub fn is_as_found(&self, size_bytes: u64) -> io::Result<bool> {
         let head = self.store.objects.head(&self.path);
         let meta = self.store.runtime.block_on(head);
@@ -80,7 +81,7 @@ impl Object {
         Ok(meta.size == size_bytes && meta.last_modified == self.modified)
     }
 
-    /// Reads a range that the file has.
+    /// Reads a range within the file.
     pub fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         self.store.runtime.block_on(self.clone().fetch(range))
     }
@@ -91,7 +92,7 @@ impl Object {
         Fetch { task }
     }
 
-    /// Reads a range by several requests at once.
+    /// Reads a range with several concurrent requests.
     pub fn read_at_once(&self, range: Range<u64>) -> io::Result<Bytes> {
         let starts = range.clone().step_by(PIECE_BYTES as usize);
         let fetch = |start: u64| {
@@ -117,7 +118,7 @@ impl Object {
                 ..GetOptions::default()
             };
             match self.store.objects.get_opts(&self.path, options).await {
-                // Not every server looks at the condition.
+                // Not every server checks the condition.
                 Ok(found) if self.tag.is_some() && found.meta.e_tag != self.tag => {
                     return Err(changed());
                 }
@@ -140,7 +141,7 @@ fn changed() -> io::Error {
     io::Error::other("the file changed while it was read")
 }
 
-/// A range on its way, which is given up when dropped.
+/// A range being fetched; dropping it cancels the request.
 #[derive(Debug)]
 pub(in crate::sources) struct Fetch {
     task: tokio::task::JoinHandle<io::Result<Bytes>>,

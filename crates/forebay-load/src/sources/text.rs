@@ -1,5 +1,4 @@
-//! CSV and JSON files: described by their heads and samples, and cut into parts and chunks of
-//! records.
+//! Describes CSV and JSON files from heads and samples, and splits them into parts and chunks.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
@@ -27,40 +26,40 @@ use super::splitter::Splitter;
 use super::text_format::TextFormat;
 use super::{BATCH_ROWS, SourceOptions};
 
-/// Bytes of a file that its sample has at most.
+/// The most bytes of a file's sample.
 const SAMPLE_BYTES: usize = 8 << 20;
 
 /// A part of a text file: whole records.
 #[derive(Debug, Clone)]
 pub(super) struct TextPart {
     pub range: Range<u64>,
-    /// The line, or number of the element, with which it begins.
+    /// The line, or element number, at which it begins.
     pub number: u64,
 }
 
-/// What a text file was found to be.
+/// The description of a text file.
 #[derive(Debug)]
 pub(super) struct TextFile {
     pub format: TextFormat,
     pub packing: Packing,
     /// The columns, once they are settled.
     pub fields: Fields,
-    /// Of CSV, the columns in the file's order.
+    /// The columns of CSV, in the file's order.
     pub names: Vec<String>,
-    /// What the first records hold, until the columns are settled.
+    /// The types of the first records, until the columns are settled.
     pub sample: Option<SeenType>,
-    /// What the columns come from, and whether all rows were looked at for it.
+    /// The inferred types of the columns, and whether they come from all rows.
     pub guesses: Arc<Guesses>,
     pub known: bool,
-    /// There is no record.
+    /// Whether there is no record.
     pub empty: bool,
     pub given: GivenColumns,
-    /// The place of the first JSON record with a name twice, and what is wrong with it.
+    /// The place of the first JSON record with a duplicate name, and its error.
     pub name_twice: Option<String>,
-    /// The format was given, and not guessed by the file's name or content.
+    /// Whether the format was given, not detected from the file's name or content.
     is_format_given: bool,
     splitter: Splitter,
-    /// Bytes before the first element of an array.
+    /// The number of bytes before the first element of an array.
     head_bytes: usize,
     /// The first record that is data, and its line or number.
     start: u64,
@@ -109,7 +108,7 @@ impl TextFile {
         file.begin(blob, &mut records)?;
         file.read_names(blob, &mut records, options)?;
         (file.start, file.number) = (records.position(), records.number());
-        // Where all is known, the first record may still have to tell the number of columns.
+        // Even if all types are known, the first record may be needed for the number of columns.
         let rows = if file.known { 1 } else { options.sample_rows };
         let sample = records.next(rows, SAMPLE_BYTES);
         let sample = sample.map_err(|error| file.cut_error(blob, 0, error))?;
@@ -138,7 +137,7 @@ impl TextFile {
         Ok(file)
     }
 
-    /// Finds out by the first bytes how records end, and whether this is text at all.
+    /// Detects from the first bytes how records end, and whether this is text at all.
     fn begin(&mut self, blob: &Blob, records: &mut Records<Reader>) -> Result<(), SourceError> {
         let head = records.skip_mark().and_then(|()| records.peek(SNIFF_BYTES));
         let head = head.map_err(|error| self.cut_error(blob, 0, CutError::Io(error)))?;
@@ -208,7 +207,7 @@ impl TextFile {
         }
     }
 
-    /// What a JSON file is of whose first records none is an object.
+    /// Returns the error of a JSON file whose first records include no object.
     fn stranger(&self, sample: &Chunk<'_>, fault: Option<String>) -> Option<String> {
         let first = sample.records.first()?;
         let record = sample.bytes[first.start..first.end].trim_ascii();
@@ -220,7 +219,7 @@ impl TextFile {
         Some(format!("{place}: {}", fault?))
     }
 
-    /// Gives the file its columns.
+    /// Sets the file's columns.
     pub fn settle(&mut self, guesses: &Arc<Guesses>) {
         self.fields = match &self.format {
             TextFormat::Json => guesses.json_columns(&self.given),
@@ -231,7 +230,7 @@ impl TextFile {
         self.guesses = guesses.clone();
     }
 
-    /// Leaves out columns that were given, that no row has shown, and that come from elsewhere.
+    /// Drops columns that were given, that no row has shown, and that come from elsewhere.
     pub fn leave_out_unmet(&mut self, from_elsewhere: impl Fn(&str) -> bool) {
         let unmet = |field: &Field| {
             self.is_json() && *field.data_type() == DataType::Null && from_elsewhere(field.name())
@@ -240,7 +239,7 @@ impl TextFile {
         self.fields = kept.cloned().collect();
     }
 
-    /// Whether no JSON record that was looked at has the column, which was given.
+    /// Returns whether the column was given and no inspected JSON record has it.
     pub fn is_unmet(&self, column: &str) -> bool {
         self.is_json() && self.given.contains(column) && self.guesses.json().get(column).is_none()
     }
@@ -249,12 +248,12 @@ impl TextFile {
         matches!(self.format, TextFormat::Json)
     }
 
-    /// The parts that can be read side by side.
+    /// Returns the parts that can be read in parallel.
     pub fn parts(&self, blob: &Blob) -> Result<Vec<TextPart>, SourceError> {
         let size = blob.size_bytes;
         let array = matches!(self.splitter, Splitter::Elements { .. });
         let parts = match self.packing {
-            // An array has to end, even one without elements.
+            // An array must have an end, even one without elements.
             Packing::Plain if self.start >= size && !array => Vec::new(),
             Packing::Plain => split(blob, self.start, self.number, self.splitter, RANGE_BYTES)?,
             _ => vec![(0..size, 1)],
@@ -265,7 +264,7 @@ impl TextFile {
             .collect())
     }
 
-    /// Gives the records of a part, a chunk after the other.
+    /// Passes on the records of a part, one chunk after another.
     pub fn chunks<E: From<SourceError>>(
         &self,
         blob: &Blob,
@@ -298,7 +297,7 @@ impl TextFile {
         Ok(())
     }
 
-    /// The place of a record.
+    /// Returns the place of a record.
     pub fn place(&self, number: u64) -> Place {
         match self.splitter {
             Splitter::Elements { .. } => Place::Element(number),
@@ -306,7 +305,7 @@ impl TextFile {
         }
     }
 
-    /// What ends the lines of a CSV file.
+    /// Returns the byte that ends the lines of a CSV file.
     pub fn line_end(&self) -> u8 {
         match self.splitter {
             Splitter::Csv { line_end, .. } => line_end,
@@ -314,7 +313,7 @@ impl TextFile {
         }
     }
 
-    /// The places of records.
+    /// Returns the places of records.
     pub fn places(&self, records: &[Record]) -> Places {
         let numbers = records.iter().map(|record| record.number).collect();
         match self.splitter {
@@ -323,7 +322,7 @@ impl TextFile {
         }
     }
 
-    /// The line of a byte of the text.
+    /// Returns the line of a byte of the text.
     fn line_at(&self, blob: &Blob, at: u64) -> Result<u64, SourceError> {
         let mut before = open(blob, self.packing, 0..blob.size_bytes)?.take(at);
         let (mut lines, mut buffer) = (1, vec![0; SNIFF_BYTES]);
@@ -347,7 +346,7 @@ impl TextFile {
         Ok(Records::new(reader, self.splitter, number))
     }
 
-    /// The error about records that a reader did not give which began at `start`.
+    /// Returns the error of records that began at `start` and could not be read.
     fn cut_error(&self, blob: &Blob, start: u64, error: CutError) -> SourceError {
         match error {
             CutError::Behind { at, text } => match self.line_at(blob, start + at) {
@@ -375,11 +374,11 @@ fn unended(blob: &Blob) -> SourceError {
     blob.damaged("its JSON array ", "no ] ends it")
 }
 
-/// The record that may be a header; empty where there is none.
+/// The record that may be a header; empty if there is none.
 #[derive(Default)]
 struct FirstRecord {
     bytes: Vec<u8>,
-    /// It ends, with the file, within quotes.
+    /// Whether it ends, with the file, within quotes.
     is_unclosed: bool,
 }
 
@@ -406,8 +405,8 @@ fn other_delimiter(name: &str, other: &str, delimiter: u8) -> String {
     )
 }
 
-/// The columns of a file with the types that all files have together. Where a sample of JSON has
-/// only nulls, there may be only nulls.
+/// Returns the columns of a file with the common types of all files. If a sample of JSON has only
+/// nulls, the type is null.
 pub(super) fn decode_schema(text: &TextFile, united: &SchemaRef) -> SchemaRef {
     let fields = united.fields().iter();
     let united: HashMap<&str, &Arc<Field>> =
@@ -429,7 +428,7 @@ pub(super) fn decode_schema(text: &TextFile, united: &SchemaRef) -> SchemaRef {
     ))
 }
 
-/// The type, but null where no value was met.
+/// Returns the type, or null if no value was found.
 fn only_met(shape: Option<&Shape>, data_type: &DataType) -> DataType {
     let inner = |shape: Option<&Shape>, field: &Field| {
         let data_type = only_met(shape, field.data_type());

@@ -1,8 +1,8 @@
-//! The formats of text files.
+//! Defines the formats of text files.
 
 use super::CsvOptions;
 
-/// How the records of a file are decoded.
+/// The decoding of the records of a file.
 #[derive(Debug, Clone)]
 pub(super) enum TextFormat {
     Csv(CsvOptions),

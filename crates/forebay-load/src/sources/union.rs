@@ -1,9 +1,8 @@
-//! One schema for files whose schemas differ: columns and fields go by name at any depth, types
-//! widen.
+//! Unites the schemas of files: matches columns and fields by name at any depth, and widens types.
 //!
-//! A type is taken that holds the values of all files, as docs/reference/conversions.md lists them;
-//! what it does not hold exactly is found when the values are converted. A column or field that a
-//! file lacks is null there. Columns of text formats whose guesses disagree are text.
+//! The united type holds the values of all files, as docs/reference/conversions.md lists them.
+//! Values that it does not hold exactly are found when they are converted. A column or field that a
+//! file lacks is null in that file. Columns of text formats whose inferred types disagree are text.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -18,14 +17,14 @@ use crate::type_name::type_name;
 use crate::types::plain_type;
 use crate::uuid::{is_uuid, with_uuid_mark};
 
-/// A file's columns as it has them.
+/// The columns of one file.
 #[derive(Debug, Clone)]
 pub(super) struct FileColumns {
     pub file: Arc<str>,
     pub fields: Fields,
-    /// Types were guessed from text, so that text is always possible.
+    /// Whether types were inferred from text, so that text is always possible.
     pub guessed: bool,
-    /// Its structs may have fields that no row has shown yet.
+    /// Whether its structs may have fields that no row has shown yet.
     pub open: bool,
 }
 
@@ -37,7 +36,7 @@ struct MergedSchema {
 }
 
 impl MergedSchema {
-    /// The column of the set, which has so many files.
+    /// Returns the column of the set, which has this many files.
     fn united(&self, files: usize, given: &[GivenType]) -> Field {
         let field = &self.field;
         let nullable = field.is_nullable() || self.files < files;
@@ -55,7 +54,7 @@ impl MergedSchema {
         }
     }
 
-    /// Takes in the column of one file more.
+    /// Adds the column of another file.
     fn join(&mut self, file: &FileColumns, field: &Field) -> Result<(), SourceError> {
         self.files += 1;
         let both_guessed = self.guessed && file.guessed;
@@ -75,11 +74,11 @@ impl MergedSchema {
     }
 }
 
-/// The schema that holds the columns of all files, in the order in which they are first met.
-/// `given` are types that take the place of guessed and widened ones.
+/// Returns the schema that holds the columns of all files, in the order in which they first occur.
+/// `given` are types that replace inferred and widened ones.
 pub(super) fn unite(files: &[FileColumns], given: &[GivenType]) -> Result<SchemaRef, SourceError> {
     let mut merged: Vec<MergedSchema> = Vec::new();
-    // Where each column is among them.
+    // The index of each column among them.
     let mut at = HashMap::new();
     let mut met = vec![false; given.len()];
     let names: HashSet<&str> = (files.iter())
@@ -131,20 +130,20 @@ pub(super) fn unite(files: &[FileColumns], given: &[GivenType]) -> Result<Schema
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// The types that were given, put in place of others.
+/// The given types, which replace others.
 struct Types<'a> {
     column: &'a str,
     given: &'a [GivenType],
-    /// Bytes of the name of each one's column.
+    /// The length in bytes of the name of each one's column.
     columns: &'a [usize],
-    /// Which of them have found their place.
+    /// Whether each of them was used.
     met: &'a mut [bool],
-    /// Structs may have fields that no row has shown.
+    /// Whether structs may have fields that no row has shown.
     open: bool,
 }
 
 impl Types<'_> {
-    /// The type of the place `path`, with what was given for it or for places within.
+    /// Returns the type of the place `path`, with the types given for it or for places within.
     fn set(&mut self, path: &str, data_type: DataType) -> DataType {
         let here = |(given, column): (&GivenType, &usize)| {
             given.path[..*column] == *self.column && holds(path, &given.path)
@@ -214,8 +213,8 @@ fn unknown_column(merged: &[MergedSchema], path: &str) -> SourceError {
     }
 }
 
-/// The type that holds the values of both; `None` when none does. Types guessed from text fall back
-/// to it.
+/// Returns the type that holds the values of both; `None` if there is none. Types inferred from
+/// text fall back to text.
 pub(super) fn widen(a: &DataType, b: &DataType, guessed: bool) -> Option<DataType> {
     use DataType::{FixedSizeList, Map, Null, Struct};
     Some(match (a, b) {
@@ -246,7 +245,7 @@ fn widen_item(a: &FieldRef, b: &FieldRef, guessed: bool) -> Option<FieldRef> {
     Some(Arc::new(Field::new(a.name(), item, nullable)))
 }
 
-/// The entries of both maps, whose fields go by position: key and value.
+/// Widens the entries of both maps, whose fields are matched by position: key and value.
 fn widen_entries(a: &FieldRef, b: &FieldRef, guessed: bool) -> Option<FieldRef> {
     let (DataType::Struct(x), DataType::Struct(y)) = (a.data_type(), b.data_type()) else {
         return None;
@@ -266,8 +265,8 @@ fn widen_leaf(a: &DataType, b: &DataType) -> Option<DataType> {
             wider_integer(integer(a)?, integer(b)?)?
         }
         (Float16, Float32) | (Float32, Float16) => Float32,
-        // Whatever the order of files, so that what becomes of three types is what becomes of two
-        // of them first.
+        // The result does not depend on the order of files: three types give the same as the union
+        // of any two of them with the third.
         (Float16 | Float32 | Float64, other) | (other, Float16 | Float32 | Float64)
             if other.is_floating() || is_whole(other) =>
         {
@@ -299,12 +298,13 @@ fn widen_leaf(a: &DataType, b: &DataType) -> Option<DataType> {
     })
 }
 
-/// Integers, and the decimal that holds those of 64 bits with and without a sign.
+/// Returns whether the type is an integer, or the decimal that holds those of 64 bits with and
+/// without a sign.
 fn is_whole(data_type: &DataType) -> bool {
     integer(data_type).is_some() || matches!(data_type, DataType::Decimal128(..=20, 0))
 }
 
-/// Bits and whether signed.
+/// Returns the bits, and whether the type is signed.
 fn integer(data_type: &DataType) -> Option<(u8, bool)> {
     Some(match data_type {
         DataType::Int8 => (8, true),
@@ -319,7 +319,8 @@ fn integer(data_type: &DataType) -> Option<(u8, bool)> {
     })
 }
 
-/// Unsigned with signed needs a signed type with more bits; none has more than 64.
+/// Returns the wider integer. Unsigned with signed needs a signed type with more bits; none has
+/// more than 64.
 fn wider_integer(a: (u8, bool), b: (u8, bool)) -> Option<DataType> {
     let signed = a.1 || b.1;
     let bits = |(bits, has_sign): (u8, bool)| if signed && !has_sign { bits * 2 } else { bits };
@@ -349,7 +350,7 @@ fn wider_decimal(a: &DataType, b: &DataType) -> Option<DataType> {
     }
 }
 
-/// Digits before the point, and the scale, of a decimal or integer.
+/// Returns the digits before the point, and the scale, of a decimal or integer.
 fn decimal(data_type: &DataType) -> Option<(i16, i8)> {
     match data_type {
         DataType::Decimal32(precision, scale)
@@ -386,7 +387,7 @@ fn is_binary(data_type: &DataType) -> bool {
     )
 }
 
-/// The fields of both, by name; one that only one struct has is nullable.
+/// Unites the fields of both, by name; a field that only one struct has is nullable.
 fn widen_fields(a: &Fields, b: &Fields, guessed: bool) -> Option<Fields> {
     let mut fields: Vec<Field> = Vec::with_capacity(a.len());
     for field in a {

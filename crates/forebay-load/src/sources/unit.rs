@@ -1,4 +1,4 @@
-//! Units of reading: independent parts of files, each read by one thread.
+//! Defines units of reading: independent parts of files, each read by one thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,15 +19,15 @@ use super::text::{TextPart, decode_schema};
 use super::{Content, File};
 use crate::convert::{Changes, Converter, Failures, Rules, Trouble};
 
-/// A part of a file.
+/// A unit of reading: a part of a file.
 #[derive(Debug, Clone)]
 pub struct SourceUnit {
     file: Arc<File>,
     part: UnitPart,
-    /// The columns that its batches have.
+    /// The columns of its batches.
     schema: SchemaRef,
-    /// For each of them the position among the columns read, and how it becomes of the type wanted;
-    /// `None` when the file has no such column.
+    /// For each of them the index among the columns read, and the converter to the wanted type;
+    /// `None` if the file has no such column.
     sources: Vec<Option<(usize, Converter)>>,
     /// The file's columns to read, ascending.
     columns: Vec<usize>,
@@ -42,11 +42,11 @@ enum UnitPart {
     Batches(Range<usize>),
     Packets(CapturePart),
     Slice(Slice),
-    /// Of batches in general.
+    /// The template of units of batches.
     None,
 }
 
-/// Cuts a file into units that give batches of `schema`.
+/// Splits a file into units whose batches have `schema`.
 pub(super) fn cut(
     file: &Arc<File>,
     schema: &SchemaRef,
@@ -66,7 +66,7 @@ pub(super) fn cut(
         }
         Content::Batches(_) => Vec::new(),
         Content::Text(blob, text) => {
-            // What directories say does not stand in the lines.
+            // The lines do not contain the columns that directories give.
             let added: Vec<&String> = file.constants.fields().map(|field| field.name()).collect();
             let fields = schema.fields().iter();
             let in_lines = fields.filter(|field| !added.contains(&field.name()));
@@ -103,7 +103,7 @@ impl SourceUnit {
         Ok(unit)
     }
 
-    /// A unit without rows, for [`SourceUnit::of_slice`].
+    /// Creates a unit without rows, as a template for [`SourceUnit::of_slice`].
     pub(super) fn of_batches(
         file: &Arc<File>,
         schema: &SchemaRef,
@@ -112,7 +112,7 @@ impl SourceUnit {
         SourceUnit::new(file, UnitPart::None, schema, rules)
     }
 
-    /// The unit of a slice, and its number; in all else it is as this one.
+    /// Returns the unit of a slice, and its number; otherwise it is a copy of this one.
     pub(super) fn of_slice(&self, slice: Slice) -> (u32, SourceUnit) {
         let number = slice.number;
         let part = UnitPart::Slice(slice);
@@ -125,12 +125,12 @@ impl SourceUnit {
         )
     }
 
-    /// The name of the unit's file.
+    /// Returns the name of the unit's file.
     pub fn file(&self) -> &str {
         &self.file.name
     }
 
-    /// Bytes of the file that the unit reads, for progress.
+    /// Returns the bytes of the file that the unit reads, for progress.
     pub fn bytes(&self) -> u64 {
         match &self.part {
             UnitPart::Group(group) => group.bytes,
@@ -147,7 +147,7 @@ impl SourceUnit {
         }
     }
 
-    /// The text that the unit reads, if it does.
+    /// Returns the text that the unit reads, if any.
     pub(super) fn text(&self) -> Option<TextUnit<'_>> {
         match (&self.file.content, &self.part) {
             (Content::Text(blob, text), UnitPart::Lines(part, _)) => Some((blob, text, part)),
@@ -155,7 +155,7 @@ impl SourceUnit {
         }
     }
 
-    /// The number of rows, where the format tells.
+    /// Returns the number of rows, if the format records it.
     pub fn rows(&self) -> Option<u64> {
         match &self.part {
             UnitPart::Group(group) => Some(group.rows),
@@ -171,9 +171,9 @@ impl SourceUnit {
         self.bind()
     }
 
-    /// Works out which of the file's columns make the schema's, and how.
+    /// Determines which of the file's columns give the schema's, and how.
     fn bind(&mut self) -> Result<(), SourceError> {
-        // Those of the directories come behind the file's own.
+        // The directories' columns follow the file's own.
         let own = match &self.part {
             UnitPart::Lines(_, types) => types.fields(),
             _ => self.file.fields(),
@@ -182,7 +182,7 @@ impl SourceUnit {
             .chain(self.file.constants.fields().cloned().map(Arc::new))
             .collect();
         let own = own.len();
-        // Of two of one name the first counts, as the last to be put in.
+        // If two columns have one name, the first counts, because it is inserted last.
         let places = fields.iter().enumerate().rev();
         let places: HashMap<&str, usize> = places
             .map(|(at, have)| (have.name().as_str(), at))
@@ -190,7 +190,7 @@ impl SourceUnit {
         let find = |field: &FieldRef| places.get(field.name().as_str()).copied();
         let found: Vec<Option<usize>> = self.schema.fields().iter().map(find).collect();
         self.columns = match self.part {
-            // Those read whole.
+            // Formats of which all columns are read.
             UnitPart::Lines(..) | UnitPart::Slice(_) | UnitPart::None => (0..own).collect(),
             _ => {
                 let read = found.iter().flatten().filter(|column| **column < own);
@@ -226,15 +226,15 @@ impl SourceUnit {
         })
     }
 
-    /// Reads the unit from front to back. `accept` gets batches of the set's schema, `reject` the
-    /// records that make no row, or none of the schema's types. An error of either ends the reading
-    /// and is given back.
+    /// Reads the unit from front to back. `accept` receives batches of the set's schema. `reject`
+    /// receives the records that do not make a row, or a row of the schema's types. An error of
+    /// either ends the reading and is returned.
     pub fn read<E: From<SourceError>>(
         &self,
         mut accept: impl FnMut(RecordBatch, &Origin) -> Result<(), E>,
         reject: impl FnMut(Reject<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Decoders reject records between batches, the cast rejects rows of a batch.
+        // Decoders reject records between batches; the conversion rejects rows of a batch.
         let reject = RefCell::new(reject);
         let reject = |bad: Reject<'_>| (*reject.borrow_mut())(bad);
         let file = &self.file.name;
@@ -300,7 +300,8 @@ impl SourceUnit {
         }
     }
 
-    /// Brings rows to the schema and hands them on; rows with values that do not fit are rejected.
+    /// Converts rows to the schema and passes them on; rows with values that do not fit are
+    /// rejected.
     fn pass_on<E: From<SourceError>>(
         &self,
         batch: &RecordBatch,
@@ -361,7 +362,7 @@ impl SourceUnit {
         }
     }
 
-    /// The columns of the schema: by name, converted where types differ, null where absent.
+    /// Returns the columns of the schema: by name, converted if types differ, null if absent.
     fn convert(&self, batch: &RecordBatch) -> Result<Result<Vec<ArrayRef>, Trouble>, SourceError> {
         if let Err(reason) = self.file.constants.check(batch) {
             return Ok(Err(Trouble::Batch(reason)));
@@ -378,7 +379,7 @@ impl SourceUnit {
                 Some((array, converter)) if array.data_type() == converter.from() => {
                     converter.convert(array, &mut changes)
                 }
-                // Batches may come in another encoding than was announced.
+                // Batches may arrive in another encoding than announced.
                 Some((array, _)) => {
                     let converter = self.converter(field, array.data_type())?;
                     converter.convert(array, &mut changes)

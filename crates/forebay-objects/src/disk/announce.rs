@@ -1,16 +1,16 @@
-//! After a pointer has moved: the document of all tables says so, and the nodes that it names are
-//! told.
+//! After a change of a pointer, updates the document of all tables and notifies the nodes that it
+//! names.
 
 use bytes::Bytes;
 use forebay_engine::{Pointer, TableName};
 
 use super::Shared;
 use crate::announcing::Announcing;
+use crate::notify::notify_nodes;
 use crate::tables_document::TABLES;
-use crate::telling::notify_nodes;
 
 impl Shared {
-    /// The pointer has moved whatever comes of this.
+    /// Updates the document. The pointer has changed whether this succeeds or not.
     pub fn announce(&self, table: &str, content: &Bytes) {
         let (Ok(table), Ok(pointer)) = (TableName::new(table), Pointer::parse(content)) else {
             return;

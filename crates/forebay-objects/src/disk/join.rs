@@ -1,4 +1,4 @@
-//! Runs for a push whose lock another process holds, on another machine as a rule.
+//! Runs of a push whose lock another process holds, usually on another machine.
 
 use std::io;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tracing::warn;
 use super::{Parts, RemoteDisk, Shared};
 use crate::attempt::Attempt;
 
-/// A part in a push; see [`RemoteDisk::join`]. Dropped, it leaves in the store what was sent whole,
-/// and nothing here.
+/// A part in another process's push, from [`RemoteDisk::join`]. Dropping it leaves complete files
+/// in the store, and nothing on this machine.
 #[derive(Debug)]
 pub struct Joined {
     shared: Arc<Shared>,
@@ -33,9 +33,9 @@ impl Drop for Joined {
 }
 
 impl RemoteDisk {
-    /// Takes part in a push of the table whose lock somebody else holds, until dropped: runs can be
-    /// written, are sent as a push sends its own, and are waited for when `runs/` is synced.
-    /// REQUIRES a place of work of its own. `holder` is for people.
+    /// Joins a push of the table whose lock another process holds, until the result is dropped.
+    /// Runs can be written and are sent as a push sends its own. A sync of `runs/` waits for them.
+    /// REQUIRES a separate work directory. `holder` is for people.
     pub fn join(&self, table: &str, holder: &str) -> io::Result<Joined> {
         let shared = &self.shared;
         let Parts {

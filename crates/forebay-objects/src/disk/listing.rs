@@ -1,4 +1,4 @@
-//! What lies below a table's directory, asked once, while a lock keeps others from changing it.
+//! The listing of a table's directory, made once while a lock keeps others from changing it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,8 +12,8 @@ pub const PUSH_LOCK: &str = "push.lock";
 pub const POINTER_LOCK: &str = "pointer.lock";
 pub const POINTER: &str = "current";
 
-/// The objects of a table, by their names below its directory. What others may write all the same
-/// (the pointer, the locks, runs of tasks) is not said to be absent by it.
+/// The objects of a table, by their names below its directory. Objects that others may still write
+/// (the pointer, the locks, runs of tasks) are never reported as absent.
 #[derive(Debug)]
 pub struct Listing(BTreeMap<String, (u64, UpdateVersion)>);
 
@@ -35,7 +35,7 @@ impl Listing {
         for lock in [PUSH_LOCK, POINTER_LOCK] {
             let name = format!("tables/{table}/{lock}");
             match self.0.get(lock) {
-                // Those of a table that was dropped meanwhile are gone, too.
+                // The locks of a table that was dropped meanwhile are gone, too.
                 None if self.is_empty() || lock == POINTER_LOCK => known.note(&name, None),
                 Some((RELEASED_BYTES, seen)) => known.note(&name, Some(seen.clone())),
                 _ => known.forget(&name),
@@ -51,7 +51,7 @@ impl Listing {
         self.0.get(name).map(|(len_bytes, _)| *len_bytes)
     }
 
-    /// The names right below a directory of the table; "": of the table's own.
+    /// Returns the names directly below a directory of the table; "": its own directory.
     pub fn names(&self, dir: &str) -> Vec<String> {
         let prefix = match dir {
             "" => String::new(),
@@ -66,7 +66,8 @@ impl Listing {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// Whether there is an object of this name, if nobody else makes or removes such ones.
+    /// Returns whether there is an object of this name, if no other process creates or removes such
+    /// objects.
     pub fn has(&self, name: &str) -> Option<bool> {
         let others = [PUSH_LOCK, POINTER_LOCK, POINTER].contains(&name);
         (!others && !name.starts_with("runs/")).then(|| self.0.contains_key(name))

@@ -1,9 +1,9 @@
-//! Locks of a store in object storage, and what may be remembered while they are held.
+//! Locks of a store in object storage, and the cached state while they are held.
 //!
-//! Before a table's lock is taken, the table is listed: that says which locks are free, so that one
-//! write takes them, how long its files are, and which manifests there are. Nobody changes those
-//! while the lock is held. Where the lock turns out to have been somebody's meanwhile, nothing of
-//! that is believed.
+//! Before a table's lock is taken, the table is listed. The listing says which locks are free, so
+//! that one write takes them, how long its files are, and which manifests exist. No other process
+//! changes those while the lock is held. If another process turns out to have held the lock
+//! meanwhile, the listing is discarded.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,14 +20,14 @@ use crate::documents::{FRESH, Trust};
 use crate::file::RemoteFile;
 use crate::lease::{Lease, LeaseRequest};
 
-/// The locks of swaps and the like, which take moments, and of pushes.
+/// The lease time of the locks of swaps and the like, which take moments, and of pushes.
 const SHORT_LEASE: Duration = Duration::from_secs(6);
 const PUSH_LEASE: Duration = Duration::from_secs(15);
 
 /// How many small files are kept open while a table is locked.
 const KEPT_FILES: usize = 64;
 
-/// What this process holds of a table.
+/// The locks that this process holds of a table, and what it has cached.
 #[derive(Debug, Default)]
 pub struct LockedTable {
     push: bool,
@@ -37,7 +37,7 @@ pub struct LockedTable {
     files: HashMap<String, Arc<RemoteFile>>,
 }
 
-/// For what a condition of the store takes care of.
+/// A lock that is not needed, because a condition of the store has its effect.
 #[derive(Debug)]
 struct NoLock;
 
@@ -65,7 +65,7 @@ impl Drop for TableLock {
         if self.lock == PUSH_LOCK {
             self.shared.attempts.lock().remove(&self.table);
         }
-        // What is remembered goes first: from then on others may change it.
+        // The cached state is discarded first: others may change the table afterwards.
         let mut tables = self.shared.locked.lock();
         if let Some(table) = tables.get_mut(&self.table) {
             match self.lock == PUSH_LOCK {
@@ -81,7 +81,7 @@ impl Drop for TableLock {
     }
 }
 
-/// The table and the lock that a name is of.
+/// Returns the table and the lock of a name.
 fn lock_of(name: &str) -> Option<(&str, &'static str)> {
     let (table, lock) = name.strip_prefix("tables/")?.split_once('/')?;
     let lock = [PUSH_LOCK, POINTER_LOCK]
@@ -90,20 +90,20 @@ fn lock_of(name: &str) -> Option<(&str, &'static str)> {
     Some((table, lock))
 }
 
-/// The table that an object belongs to, and the rest of its name.
+/// Returns the table of an object, and the rest of its name.
 pub fn of_table(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("tables/")?.split_once('/')
 }
 
 impl Shared {
-    /// Takes a lock, or gives the words of who holds it.
+    /// Takes a lock, or returns the text of its holder.
     pub fn lock(
         self: &Arc<Self>,
         name: &str,
         holder: &str,
     ) -> io::Result<Result<Box<dyn Lock>, String>> {
         match lock_of(name) {
-            // Of several who make a store at a time one writes the file that says so.
+            // Of several processes that create a store at a time, one writes the file that says so.
             _ if name == "creation.lock" => Ok(Ok(Box::new(NoLock))),
             Some((table, PUSH_LOCK)) => self.begin_push(table, name, holder),
             Some((table, lock)) => {
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// The lock of a push, of which the place of work is a part.
+    /// Takes the lock of a push, which includes the work directory.
     fn begin_push(
         self: &Arc<Self>,
         table: &str,
@@ -191,7 +191,7 @@ impl Shared {
         })
     }
 
-    /// Looks at all that a table has.
+    /// Lists all objects of a table.
     fn survey(&self, table: &str) -> io::Result<Listing> {
         let Parts { leases, clock, .. } = &self.parts;
         let listing = leases.patiently(&**clock, || Listing::ask(leases, table))?;
@@ -210,14 +210,14 @@ impl Shared {
         Ok(listing)
     }
 
-    /// [`forebay_io::Disk::look_again`].
+    /// Discards cached state as [`forebay_io::Disk::look_again`] describes.
     pub fn look_again(&self, table: &str) {
         self.documents()
             .forget(&format!("tables/{table}/{POINTER}"));
         let is_listed = self.locked.lock().contains_key(table);
         let listing = is_listed.then(|| Listing::ask(&self.parts.objects, table));
         if let Some(locked) = self.locked.lock().get_mut(table) {
-            // Without one, what is asked for is asked for one by one.
+            // Without a listing, objects are requested one by one.
             locked.listing = listing.and_then(Result::ok);
         }
     }
@@ -247,8 +247,8 @@ impl Shared {
         Ok(taken)
     }
 
-    /// The names right below a directory, a second old at most: who lists tables asks several
-    /// times.
+    /// Returns the names directly below a directory, at most a second old: listing tables asks
+    /// several times.
     pub fn names_below(&self, dir: &str) -> io::Result<Vec<String>> {
         let (table, rest) = match dir.strip_prefix("tables/") {
             Some(below) => below.split_once('/').unwrap_or((below, "")),
@@ -272,7 +272,7 @@ impl Shared {
         Ok(names)
     }
 
-    /// What was read of an object and need not be read again.
+    /// Returns which cached content of an object may be used.
     pub fn trust(&self, name: &str) -> Trust {
         let Some((table, rest)) = of_table(name) else {
             return match name {
@@ -295,7 +295,8 @@ impl Shared {
         }
     }
 
-    /// A file that is there, of a table that may be locked; `None`: nobody knows whether it is.
+    /// Returns an existing file of a table that may be locked; `None`: it is unknown whether it
+    /// exists.
     pub fn listed_file(&self, name: &str) -> Option<Arc<RemoteFile>> {
         let (table, rest) = of_table(name)?;
         let mut tables = self.locked.lock();
@@ -312,7 +313,7 @@ impl Shared {
         Some(file)
     }
 
-    /// What the listing of a locked table says of an object.
+    /// Looks an object up in the listing of a locked table.
     pub fn listed<T>(&self, name: &str, look: impl FnOnce(&Listing, &str) -> T) -> Option<T> {
         let (table, rest) = of_table(name)?;
         let tables = self.locked.lock();
@@ -320,7 +321,7 @@ impl Shared {
         Some(look(listing, rest))
     }
 
-    /// Notes what was done to a locked table.
+    /// Records a change of a locked table.
     pub fn changed(&self, name: &str, change: impl FnOnce(&mut Listing, &str)) {
         self.lists.lock().clear();
         let mut tables = self.locked.lock();

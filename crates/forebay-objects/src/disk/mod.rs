@@ -2,14 +2,14 @@
 //!
 //! | what the engine does | what happens |
 //! | --- | --- |
-//! | reads a small file, looks for one | GET, HEAD; what was seen is remembered |
+//! | reads a small file, looks for one | GET, HEAD; the result is cached |
 //! | replaces a small file (`.NAME.new`, renamed) | a PUT on the condition that the object is as it was seen |
-//! | replaces a table's pointer | that, and then the document of all tables says so (`crate::announcing`) |
-//! | writes a run, a spill file | a file of this machine, in the place of work; a sealed run's upload begins |
+//! | replaces a table's pointer | the same, then the document of all tables is updated (`crate::announcing`) |
+//! | writes a run, a spill file | a file of this machine, in the work directory; a sealed run's upload begins |
 //! | syncs `runs/` | waits for the uploads |
 //! | opens a run | the file of this machine, while there is one; else ranges of the object |
-//! | takes a lock | a lease (`crate::lease`), after a listing that answers what is asked under it (`locking`) |
-//! | removes `uploads/` | gives up what others began to send and did not finish |
+//! | takes a lock | a lease (`crate::lease`), after a listing that answers requests under it (`locking`) |
+//! | removes `uploads/` | gives up uploads that others began and did not finish |
 //!
 //! The names are those of a local store. Paths that are not below the store's root are this
 //! machine's.
@@ -42,50 +42,50 @@ use listing::{Listing, POINTER};
 use locking::{LockedTable, of_table};
 use writing::{DocumentFile, RunFile};
 
-/// Told of uploads while somebody waits for them.
+/// A listener to uploads while a caller waits for them.
 pub type Report = Box<dyn Fn(Uploaded) + Send + Sync>;
 
-/// See the module's text.
+/// A disk whose files are objects.
 pub struct RemoteDisk {
     shared: Arc<Shared>,
 }
 
-/// What a [`RemoteDisk`] is made of.
+/// The parts of a [`RemoteDisk`].
 pub struct Parts {
     /// The store's URL, as a path.
     pub root: PathBuf,
     pub objects: Objects,
-    /// For locks: a renewal is soon tried again anyway.
+    /// The objects for locks. A failed renewal is soon tried again anyway.
     pub leases: Objects,
     pub local: Arc<dyn Disk>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
-    /// The place of work on this machine.
+    /// The work directory on this machine.
     pub work_dir: PathBuf,
     pub memory: StoreMemory,
 }
 
 struct Shared {
     parts: Parts,
-    /// Written and not renamed yet.
+    /// Files that were written and not renamed yet.
     unfinished: Mutex<HashMap<String, Bytes>>,
     /// The leases that this process holds.
     held: Mutex<Vec<Weak<LeaseHolder>>>,
-    /// The tables whose locks those are, and what is remembered of them.
+    /// The tables of those leases, and what is cached of them.
     locked: Mutex<HashMap<String, LockedTable>>,
     known_locks: KnownLocks,
-    /// The names in directories, and when that was asked.
+    /// The names in directories, and when they were listed.
     lists: Mutex<HashMap<String, (Vec<String>, Duration)>>,
-    /// The pushes under way, by table.
+    /// The running pushes, by table.
     attempts: Mutex<HashMap<String, Arc<Attempt>>>,
     report: Mutex<Option<Report>>,
 }
 
-/// What a path stands for.
+/// The meaning of a path.
 enum Place {
     /// A file of this machine.
     Local,
-    /// A directory that the store lies in.
+    /// A parent directory of the store.
     Above,
     /// `tables/T/runs/FILE`.
     Run { table: String, file: String },
@@ -117,12 +117,12 @@ impl RemoteDisk {
         }
     }
 
-    /// Whom to tell while uploads are waited for.
+    /// Sets the listener to uploads while they are waited for.
     pub fn report_to(&self, report: Report) {
         *self.shared.report.lock() = Some(report);
     }
 
-    /// The random numbers of the store: those of the push under way while there is one.
+    /// Returns the random numbers of the store, or those of the running push, if there is one.
     pub fn random(&self) -> Arc<dyn Random> {
         Arc::new(PushRandom(Arc::clone(&self.shared)))
     }
@@ -139,7 +139,7 @@ impl RemoteDisk {
         &self.shared.parts.objects
     }
 
-    /// The file of this machine that a push under way has made, if it is there.
+    /// Returns the file of this machine that a running push has written, if it exists.
     fn staged(&self, table: &str, file: &str) -> io::Result<Option<PathBuf>> {
         let Some(attempt) = self.shared.attempt(table) else {
             return Ok(None);
@@ -186,7 +186,7 @@ impl Shared {
         self.attempts.lock().get(table).cloned()
     }
 
-    /// Fails when a lock of this process is no longer its own.
+    /// Fails if this process has lost one of its locks.
     fn confirm_locks(&self) -> io::Result<()> {
         let held: Vec<Arc<LeaseHolder>> = {
             let mut held = self.held.lock();
@@ -377,7 +377,7 @@ impl Disk for RemoteDisk {
         match self.place(path) {
             Place::Local => self.local().remove_dir(path),
             Place::Scratch(path) => self.local().remove_dir(&path),
-            // There are none: names with slashes are all that there is.
+            // There are no directories, only names with slashes.
             Place::Above | Place::Run { .. } | Place::Name(_) => Ok(()),
         }
     }
@@ -406,7 +406,7 @@ impl Disk for RemoteDisk {
             Place::Scratch(path) => self.local().list(&path),
             Place::Name(name) => {
                 let mut names = self.shared.names_below(&name)?;
-                // What serving nodes note decides nothing, also not whether there is a store.
+                // The notes of serving nodes decide nothing, also not whether there is a store.
                 names.retain(|found| !(name.is_empty() && found == TABLES));
                 Ok(
                     match runs_of(&name).and_then(|table| self.shared.attempt(table)) {
@@ -454,7 +454,7 @@ impl Disk for RemoteDisk {
                 let name = format!("tables/{table}/runs/{file}");
                 Ok(self.staged(&table, &file)?.is_some() || self.objects().head(&name)?.is_some())
             }
-            // There are no directories, so none is lacking.
+            // There are no directories, so none is missing.
             Place::Name(name) if name.is_empty() => Ok(true),
             Place::Name(name) => match self.shared.listed(&name, Listing::has) {
                 Some(Some(has)) => {
@@ -499,8 +499,7 @@ fn is_unfinished(name: &str) -> bool {
     file.starts_with('.') && file.ends_with(".new")
 }
 
-/// The table of which a version, a load of a cluster's table, or a backup is whole with this
-/// document.
+/// Returns the table whose version, load or backup becomes complete with this document.
 fn committed_by(name: &str) -> Option<&str> {
     match name.split('/').collect::<Vec<_>>()[..] {
         ["tables", table, "versions", file] if file.ends_with(".manifest") => Some(table),
@@ -510,13 +509,13 @@ fn committed_by(name: &str) -> Option<&str> {
     }
 }
 
-/// The table whose directory of runs this is.
+/// Returns the table whose directory of runs this is.
 fn runs_of(name: &str) -> Option<&str> {
     let table = name.strip_prefix("tables/")?.strip_suffix("/runs")?;
     (!table.contains('/')).then_some(table)
 }
 
-/// The table whose notes of uploads are in this directory.
+/// Returns the table whose notes of uploads are in this directory.
 fn uploads_of(name: &str) -> Option<&str> {
     let table = name.strip_prefix("tables/")?.strip_suffix("/uploads")?;
     (!table.contains('/')).then_some(table)

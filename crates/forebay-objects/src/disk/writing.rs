@@ -9,7 +9,7 @@ use forebay_io::WriteFile;
 use super::Shared;
 use crate::attempt::Attempt;
 
-/// A run being built. Once it is sealed it is on its way.
+/// A run in progress. Its upload begins once it is sealed.
 #[derive(Debug)]
 pub struct RunFile {
     pub inner: Box<dyn WriteFile>,

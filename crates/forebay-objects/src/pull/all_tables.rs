@@ -1,4 +1,4 @@
-//! The document of all tables, as a node follows it, and keeps it right where nobody else does.
+//! A node's view of the document of all tables, which it also corrects if nothing else does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use tracing::warn;
 use super::pulled_store::PulledStore;
 use super::{NodeAddress, PullError};
 use crate::announcing::{AnnounceError, Announcing};
+use crate::notify::notify_nodes;
 use crate::objects::News;
 use crate::tables_document::{NodeEntry, TABLES, TableEntry, TablesDocument};
-use crate::telling::notify_nodes;
 
-/// How often a node says that it is there, and how long after it could not.
+/// How often a node renews its entry, and the pause after a failure.
 const RENEWAL: Duration = Duration::from_secs(3600);
 const RETRY: Duration = Duration::from_secs(60);
 
-/// See the module's text.
+/// The document of all tables, as a node follows it.
 pub struct AllTables {
     pulled: Arc<PulledStore>,
-    /// Where this node is told of changes, if it is.
+    /// The address at which this node is notified of changes, if any.
     node: Option<NodeAddress>,
     document: Option<TablesDocument>,
     seen: Option<UpdateVersion>,
-    /// Tables of which it did not say what their pointers do, in the meantime perhaps. What they
-    /// are was seen so.
+    /// Tables whose entries differed from their pointers, perhaps only for a moment, with the
+    /// pointers as they were seen.
     doubted: BTreeMap<TableName, Option<TableEntry>>,
-    /// Refused for want of permission.
+    /// Refused for lack of permission.
     is_forbidden: bool,
     renew_at: Duration,
 }
@@ -47,12 +47,12 @@ impl AllTables {
         }
     }
 
-    /// Whether there is a document to go by.
+    /// Returns whether there is a document.
     pub fn is_known(&self) -> bool {
         self.document.is_some()
     }
 
-    /// Whether the document is the one with this stamp.
+    /// Returns whether the document is the one with this stamp.
     pub fn is_of(&self, stamp: u64) -> bool {
         self.document
             .as_ref()
@@ -64,17 +64,17 @@ impl AllTables {
         tables.cloned().collect()
     }
 
-    /// Says that this node is there, and makes the document where there is none.
+    /// Adds this node's entry, and creates the document if it does not exist.
     pub fn begin(&mut self, now: Duration) {
         self.renew_at = now;
         self.renew(now);
         if self.document.is_none() {
-            // Another one may have written it.
+            // Another process may have written it.
             _ = self.ask();
         }
     }
 
-    /// Says again that this node is there, when it is time; returns whether it was.
+    /// Renews this node's entry, if it is due; returns whether it was.
     pub fn renew(&mut self, now: Duration) -> bool {
         if now < self.renew_at || self.is_forbidden {
             return false;
@@ -94,7 +94,7 @@ impl AllTables {
         true
     }
 
-    /// The node ends.
+    /// Removes this node's entry when the node stops.
     pub fn leave(&self) {
         let Some(node) = self.node.as_ref().filter(|_| !self.is_forbidden) else {
             return;
@@ -119,7 +119,7 @@ impl AllTables {
     fn wrote(&mut self, written: Result<TablesDocument, AnnounceError>) {
         match written {
             Ok(document) => {
-                // What others changed is looked at with the next answer.
+                // Changes by others are handled with the next answer.
                 if self.document.is_none() {
                     self.document = Some(document);
                 }
@@ -135,7 +135,7 @@ impl AllTables {
         }
     }
 
-    /// Asks for the document. Returns whether it is another one than before.
+    /// Requests the document. Returns whether it has changed.
     pub fn ask(&mut self) -> Result<bool, PullError> {
         let news = self.pulled.objects.news(TABLES, self.seen.as_ref());
         let news = news.map_err(|source| PullError::Request {
@@ -171,12 +171,12 @@ impl AllTables {
         }
     }
 
-    /// Takes the next answer for another one: not all that it says was looked at.
+    /// Treats the next answer as changed: not all of the last one was handled.
     pub fn forget(&mut self) {
         self.seen = None;
     }
 
-    /// The tables of which the document says something else than is known.
+    /// Returns the tables whose entries differ from what is known.
     pub fn differing<'a>(
         &'a self,
         known: &dyn Fn(&TableName) -> Option<TableEntry>,
@@ -192,8 +192,8 @@ impl AllTables {
         said.map(|(name, _)| name).chain(unsaid).cloned().collect()
     }
 
-    /// Compares the document with what a table's pointer was found to be. Where it says something
-    /// else, that is looked at again after the next answer: somebody may be about to write it.
+    /// Compares the document with a table's pointer as it was found. If they differ, the table is
+    /// checked again after the next answer: another process may be about to write the document.
     pub fn compare(&mut self, name: &TableName, found: Option<TableEntry>) {
         if let Some(document) = &self.document
             && document.tables.get(name).copied() != found
@@ -202,7 +202,7 @@ impl AllTables {
         }
     }
 
-    /// Writes into the document what it still does not say, and tells the others.
+    /// Writes missing changes into the document, and notifies the other nodes.
     pub fn repair(&mut self, pointer: &dyn Fn(&TableName) -> Option<Pointer>) {
         for (name, found) in std::mem::take(&mut self.doubted) {
             let said = self
@@ -228,7 +228,7 @@ impl AllTables {
         }
     }
 
-    /// Tells the other nodes of what this one found.
+    /// Notifies the other nodes of what this one found.
     pub fn notify(&self) {
         if let Some(document) = &self.document {
             self.notify_of(document);

@@ -1,5 +1,6 @@
-//! A cache belongs to one store in object storage: what is not there goes here, so nothing else may
-//! be in it.
+//! Marks a directory as the cache of one store in object storage.
+//!
+//! What that store does not have is removed from the cache, so nothing else may be in it.
 
 use std::io;
 use std::path::Path;
@@ -11,13 +12,13 @@ use super::PullError;
 
 const FILE: &str = "pulled-from";
 
-/// Whether a directory is a cache, of whatever.
+/// Returns whether a directory is a cache, of any store.
 pub fn is_claimed(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
     disk.exists(&dir.join(FILE))
 }
 
-/// Makes sure that a local store is the cache of the store at `url`, or what else is told it from
-/// others by: marks it when it is empty.
+/// Makes sure that a local store is the cache of the store at `url`, or of whatever other text
+/// identifies it. Marks it if it is empty.
 pub fn claim(local: &Store, url: &str) -> Result<(), PullError> {
     let path = local.root().join(FILE);
     let at = |source| PullError::Disk {

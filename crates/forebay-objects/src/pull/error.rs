@@ -3,7 +3,7 @@
 use forebay_engine::{PushError, StoreError, TableName};
 use thiserror::Error;
 
-/// Why a version is not here.
+/// The error of a pull.
 #[derive(Debug, Error)]
 pub enum PullError {
     #[error("{name}: {source}")]
@@ -41,7 +41,7 @@ pub enum PullError {
 }
 
 impl PullError {
-    /// Whether something was asked for that is not there, by somebody who answered.
+    /// Returns whether the origin answered that the object does not exist.
     pub(super) fn is_absent(&self) -> bool {
         match self {
             Self::Request { source, .. } => source.kind() == std::io::ErrorKind::NotFound,

@@ -1,8 +1,8 @@
-//! Bringing one file: ranges of it, several at a time, written where they belong.
+//! Fetches one file: several ranges of it at a time, each written at its offset.
 //!
-//! The file grows as `NAME.part`; which ranges it has is noted beside it, so that a pull that was
-//! killed goes on, wherever the rest comes from then. What is noted and not there after a power cut
-//! shows when the run is verified.
+//! The file grows as `NAME.part`. A note beside it has its complete ranges, so that a pull that was
+//! killed continues, from any origin. Ranges that are noted and missing after a power cut are found
+//! when the run is verified.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,14 +27,14 @@ use super::origin::{Origin, PIECE_BYTES, RANGE_BYTES};
 use super::throttle::PullThrottle;
 
 const RANGES_AT_ONCE: usize = 4;
-/// How long an origin has for a piece while there is another one to ask.
+/// How long an origin may take for a piece while there is another origin.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks at whether the file is still wanted.
+/// The time between two checks whether the file is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between two notes of what has come.
+/// The ranges between two updates of the note.
 const RANGES_A_NOTE: usize = 4;
 
-/// The ranges of a file that are here.
+/// The complete ranges of a file.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     len_bytes: u64,
@@ -52,9 +52,9 @@ impl Note {
     }
 }
 
-/// What fetching takes.
+/// The parameters of a fetch.
 pub struct VersionFetcher<'a> {
-    /// Asked in this order. The last one's error is told.
+    /// The origins, in the order in which they are asked. The last one's error is returned.
     pub origins: &'a [Arc<dyn Origin>],
     pub runtime: &'a Runtime,
     pub clock: &'a dyn Clock,
@@ -62,13 +62,13 @@ pub struct VersionFetcher<'a> {
     pub throttle: &'a PullThrottle,
     /// Set when the file is no longer wanted.
     pub cancelled: &'a AtomicBool,
-    /// Told of bytes that came, or were here.
+    /// Called with the bytes that were fetched, or were complete already.
     pub advance: &'a (dyn Fn(u64) + Sync),
 }
 
 impl VersionFetcher<'_> {
-    /// Brings the file of that name in the store. What is at its path is replaced. Returns the
-    /// places of the origins that sent some of it.
+    /// Fetches the file of that name in the store, and replaces what is at its path. Returns the
+    /// positions of the origins that sent some of it.
     pub fn fetch(&self, name: &str, file: &VersionFile) -> Result<BTreeSet<usize>, PullError> {
         let failed = Mutex::new(BTreeSet::new());
         let mut senders = BTreeSet::new();
@@ -111,7 +111,7 @@ impl VersionFetcher<'_> {
         finished.map(|()| senders).map_err(on_disk)
     }
 
-    /// Waits until the rate lets so many bytes pass, or the file is no longer wanted.
+    /// Waits until the rate lets this many bytes pass, or the file is no longer wanted.
     async fn wait_for_turn(&self, bytes: u64) -> Result<(), PullError> {
         let mut turn = pin!(self.throttle.take(bytes));
         loop {
@@ -124,7 +124,7 @@ impl VersionFetcher<'_> {
         }
     }
 
-    /// Fetches a range, and returns it with the place of the origin that sent it.
+    /// Fetches a range. Returns it with the position of the origin that sent it.
     async fn range(
         &self,
         name: &str,
@@ -158,7 +158,7 @@ impl VersionFetcher<'_> {
         })
     }
 
-    /// Fetches a range from one origin, a piece whenever the rate lets one pass. The inner error is
+    /// Fetches a range from one origin, in pieces at the rate of the throttle. The inner error is
     /// the origin's.
     async fn fetch_range(
         &self,
@@ -230,7 +230,7 @@ fn write_piece(out: &dyn LogFile, bytes: &[u8], offset: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Empty where there is none that fits.
+/// Reads the note; empty if there is none that fits.
 fn read_note(disk: &dyn Disk, path: &Path, len_bytes: u64) -> Note {
     let known = disk.read(path).ok();
     let known: Option<Note> = known.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -259,7 +259,7 @@ fn whole(bytes: Bytes, length: u64) -> io::Result<Bytes> {
     Err(io::Error::new(io::ErrorKind::UnexpectedEof, text))
 }
 
-/// How many bytes of a file an earlier fetch, which was cut short, has brought.
+/// Returns how many bytes of a file an earlier, interrupted fetch has fetched.
 pub fn came_bytes(disk: &dyn Disk, file: &VersionFile) -> u64 {
     match disk.exists(&beside(&file.path, ".part")) {
         Ok(true) => {
@@ -291,7 +291,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Where a range begins, and its length.
+/// Returns the beginning of a range, and its length.
 fn place(index: u64, len_bytes: u64) -> (u64, u64) {
     let start = index * RANGE_BYTES;
     (start, RANGE_BYTES.min(len_bytes.saturating_sub(start)))

@@ -49,7 +49,7 @@ fn store_on(disk: &SimDisk, seed: u64) -> Store {
     .unwrap()
 }
 
-/// Pushes a version of `rows` rows of so many bytes, and lets it serve.
+/// Pushes a version of `rows` rows of this many bytes, and lets it serve.
 fn push(store: &Store, table: &str, rows: usize, value_bytes: usize) -> u64 {
     let push = store
         .begin_push(&name(table), PushOptions::default())
@@ -122,14 +122,14 @@ impl Holding for Ids {
     }
 }
 
-/// What is wrong with an origin.
+/// The fault of an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
     Refuses,
     Cuts,
     Damages,
-    /// After five whole ranges.
+    /// Dies after five whole ranges.
     Dies,
 }
 
@@ -139,7 +139,7 @@ struct Flawed {
     name: &'static str,
     flaw: Flaw,
     asked: AtomicU64,
-    /// Of those, for whole ranges.
+    /// The requests for whole ranges among those.
     whole: AtomicU64,
 }
 
@@ -218,7 +218,7 @@ impl TestOrigin {
         Origins::of(self.origin(Flaw::None))
     }
 
-    /// A store here that holds these partitions, and what brings versions into it.
+    /// Creates a local store that has these partitions, with a fetcher of versions.
     fn here(&self, disk: &SimDisk, ids: &[u32]) -> (Fetcher, Arc<Ids>) {
         let held = Arc::new(Ids::default());
         held.set(ids.iter().copied());
@@ -306,13 +306,13 @@ fn peers_come_first_and_those_that_fail_or_lie_are_passed_over() {
         let files = PARTITIONS as u64;
         let expected = match flaws {
             [None, None] => [files, 0, 0],
-            // Each was asked for what the one before it did not bring soundly.
+            // Each origin was asked for what the previous one did not send intact.
             [Damages, Damages] => [files; 3],
             _ => [files, files, 0],
         };
         assert_eq!(asked, expected, "{flaws:?}");
     }
-    // Where the store itself is damaged it is said so, and nothing becomes a version.
+    // If the store itself is damaged, the error says so, and nothing becomes a version.
     let (fetcher, _) = there.here(&SimDisk::new(), &[0]);
     let origins = Origins::of(there.origin(Damages));
     let failed = fetcher
@@ -335,7 +335,7 @@ fn what_is_here_is_prepared_while_the_store_is_away() {
     let (fetcher, held) = there.here(&SimDisk::new(), &[1]);
     let first = prepare(&fetcher, "t", 1, &there.origins());
     let nowhere = DirectoryOrigin::new(Arc::new(SimDisk::new()), root().to_path_buf());
-    // It answers that there is no such version.
+    // The origin answers that there is no such version.
     let dropped = Origins::of(Arc::new(nowhere));
     let refused = fetcher
         .prepare(&name("t"), 1, &dropped, &GO_ON)
@@ -358,7 +358,7 @@ fn what_is_here_is_prepared_while_the_store_is_away() {
     }
 }
 
-/// Nobody answers.
+/// An origin that does not answer.
 #[derive(Debug)]
 struct UnreachableOrigin;
 
@@ -402,7 +402,7 @@ fn a_file_goes_on_from_another_origin() {
     assert_sound(&fetcher.local().table(&name("t")).unwrap(), 1, PARTITIONS);
 }
 
-/// Sends nothing before it is opened.
+/// An origin that sends nothing before it is opened.
 #[derive(Debug)]
 struct Gate(Arc<Flawed>, tokio::sync::Semaphore);
 
@@ -444,7 +444,7 @@ fn tables_are_prepared_side_by_side_and_pinned() {
     let gated = Origins::of(gate.clone());
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| prepare(&fetcher, "t", 3, &gated));
-        // It comes although the other one waits.
+        // It is fetched although the other one waits.
         for version in [3, 2, 1] {
             prepare(&fetcher, "u", version, &there.origins());
         }

@@ -1,4 +1,4 @@
-//! Bringing one version here, and repairing what is here.
+//! Fetches a version into the local store, and repairs the files of local versions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,30 +24,30 @@ use super::state::SharedState;
 use super::throttle::{PullRate, PullThrottle};
 use crate::objects::start_runtime;
 
-/// How often runs that turn out damaged are brought, the first time counted.
+/// How often damaged runs are fetched, including the first time.
 const TRIES: usize = 4;
-/// What is read here before the throttle is asked.
+/// The bytes that are read locally between two calls of the throttle.
 const READ_BYTES: u64 = 128 << 10;
 
-/// Brings versions into a local store, several side by side, at one rate together. What serves is
-/// not changed by that.
+/// A fetcher of versions into a local store, several at a time, at one shared rate. It does not
+/// change what serves.
 #[derive(Debug)]
 pub struct Fetcher {
     pub(super) shared: PullShared,
     turns: SizeTurns,
-    /// Held by who prepares a version of a table.
+    /// Held while a version of a table is prepared.
     preparing: Mutex<BTreeMap<TableName, Arc<Mutex<()>>>>,
 }
 
-/// A version that is here, with all partitions that the store holds, and verified. It is not
-/// removed as an old one while this is there.
+/// A version that is complete and verified on this node, with all partitions of its store. While
+/// this exists, the version is not removed as an old one.
 #[derive(Debug)]
 pub struct Prepared {
     here: Table,
     proof: Proof,
     came_bytes: u64,
-    /// How many of the files were brought that the version serving here should have had: who has it
-    /// open reads damaged ones.
+    /// How many of the fetched files belong to the version that serves on this node. A reader that
+    /// has it open reads damaged ones.
     pub(super) repaired: u64,
     _pin: PinnedVersion,
 }
@@ -61,27 +61,27 @@ impl Prepared {
         self.proof.version
     }
 
-    /// What each partition held by the store was found to hold, as it was read back here; each says
-    /// when that was.
+    /// Returns the content of each partition of the store, as it was verified on this node, with
+    /// the time of each verification.
     pub fn proof(&self) -> &Proof {
         &self.proof
     }
 
-    /// Takes back that it is sound: the next prepare verifies it anew.
+    /// Withdraws the verification: the next prepare verifies the version again.
     pub fn disprove(&self) -> Result<(), StoreError> {
         let manifest = self.here.manifest(self.version())?;
         let runs: Vec<RunId> = manifest.runs().map(|run| run.id.clone()).collect();
         self.here.disprove(&runs)
     }
 
-    /// The length of the files that had to be brought; 0: the version was here.
+    /// Returns the length of the fetched files; 0: the version was complete already.
     pub fn came_bytes(&self) -> u64 {
         self.came_bytes
     }
 }
 
 impl Fetcher {
-    /// Into a store, which says what it holds of each version ([`Store::holding`]).
+    /// Creates a fetcher into a store, whose [`Store::holding`] says which partitions it has.
     pub fn new(local: Store, rate: PullRate) -> io::Result<Self> {
         Ok(Self::with(start_runtime()?, local, rate))
     }
@@ -101,22 +101,22 @@ impl Fetcher {
         }
     }
 
-    /// The store that versions are brought into.
+    /// Returns the store that versions are fetched into.
     pub fn local(&self) -> &Store {
         &self.shared.local
     }
 
-    /// What bounds all that is brought, for others who bring something here, too.
+    /// Returns the throttle of all fetches, for other fetches to this node.
     pub fn throttle(&self) -> &Arc<PullThrottle> {
         &self.shared.throttle
     }
 
-    /// Brings what is missing of a version's partitions that the store holds, and verifies what was
-    /// not verified yet. What came stays when this fails or is `cancelled`, which ends it with
-    /// [`PullError::OldDocuments`]: the next time goes on from there. Versions of several tables
-    /// may be prepared at once, from as many threads; those of one come one after the other. While
-    /// the store is out of reach, a version is taken for prepared that is here and proven: the
-    /// proof tells of which manifest.
+    /// Fetches the missing files of a version's partitions that the store holds, and verifies what
+    /// was not verified yet. If this fails or is `cancelled`, which returns
+    /// [`PullError::OldDocuments`], fetched files stay, and the next call continues from there.
+    /// Threads may prepare versions of several tables at once; those of one table are prepared one
+    /// after the other. While the store is unreachable, a version that is complete and verified on
+    /// this node counts as prepared: its proof names the manifest.
     pub fn prepare(
         &self,
         table: &TableName,
@@ -137,7 +137,7 @@ impl Fetcher {
         let _turn = self.turns.wait(self.missing_bytes(&manifest), cancelled)?;
         let preparing = self.preparing(table);
         let _preparing = preparing.lock();
-        // Another one may have brought it meanwhile.
+        // Another thread may have fetched it meanwhile.
         if let Some(prepared) = self.prepared(table, version, Some(sum))? {
             return Ok(prepared);
         }
@@ -147,7 +147,7 @@ impl Fetcher {
         done
     }
 
-    /// The version, if it is here with all that is held, and verified: the store is not asked.
+    /// Returns the version if it is complete and verified on this node. Does not ask the store.
     pub fn prepare_here(
         &self,
         table: &TableName,
@@ -194,7 +194,7 @@ impl Fetcher {
         })
     }
 
-    /// Reads what came, and has brought anew what is damaged.
+    /// Verifies the fetched files, and has damaged ones fetched again.
     fn verify(&self, install: &Install, fetching: &mut VersionFetch<'_>) -> Result<(), PullError> {
         let (table, manifest) = (&install.manifest().table, install.manifest());
         let files = install.files();
@@ -217,8 +217,8 @@ impl Fetcher {
         Ok(())
     }
 
-    /// The version, if it is here already, with all that is held, and verified; of the manifest
-    /// with this checksum, where one is given. Nothing is brought.
+    /// Returns the version if it is complete and verified on this node; with the manifest of this
+    /// checksum, if one is given. Fetches nothing.
     fn prepared(
         &self,
         table: &TableName,
@@ -240,9 +240,9 @@ impl Fetcher {
         }))
     }
 
-    /// Brings files of runs of a table that has no versions to where each says, at the pace of all
-    /// that is brought. They are not verified. What came stays when this fails: the next time goes
-    /// on from there.
+    /// Fetches files of runs of a table without versions to their given paths, at the shared rate.
+    /// They are not verified. If this fails, fetched files stay, and the next call continues from
+    /// there.
     pub fn fetch_files(
         &self,
         table: &TableName,
@@ -258,7 +258,7 @@ impl Fetcher {
         done
     }
 
-    /// How many bytes of files have come.
+    /// Returns how many bytes of files were fetched.
     pub fn come_bytes(&self, files: &[VersionFile]) -> u64 {
         let local = &self.shared.local;
         let come = files.iter().map(|file| match local.is_here(file) {
@@ -268,7 +268,7 @@ impl Fetcher {
         come.sum()
     }
 
-    /// Removes what is here of files, those that came in part among them.
+    /// Removes what is local of files, including partly fetched ones.
     pub fn forget_files(&self, files: &[VersionFile]) -> io::Result<()> {
         let disk = &**self.shared.local.disk();
         files.iter().try_for_each(|file| {
@@ -280,7 +280,7 @@ impl Fetcher {
         })
     }
 
-    /// How many bytes are to be brought of the partitions that the store holds.
+    /// Returns how many bytes of the partitions that the store holds must be fetched.
     pub fn missing_bytes(&self, manifest: &Manifest) -> u64 {
         let files = self.shared.local.files_of(manifest);
         let missing = files.iter().filter(|file| !self.shared.local.is_here(file));
@@ -291,9 +291,9 @@ impl Fetcher {
         missing.map(left).fold(0, u64::saturating_add)
     }
 
-    /// Looks whether the serving version's files are there at their lengths, and with `whole` reads
-    /// them; those cut, missing or damaged are brought anew, also while another version of the
-    /// table is prepared. Returns how many were.
+    /// Checks whether the serving version's files exist with their lengths, and with `whole` reads
+    /// them. Truncated, missing or damaged files are fetched again, also while another version of
+    /// the table is prepared. Returns how many were.
     pub fn repair(
         &self,
         table: &TableName,
@@ -314,8 +314,8 @@ impl Fetcher {
         self.repair_runs(&here, version, bad, origins, cancelled)
     }
 
-    /// Brings runs of the serving version anew in which a reader met damage. Returns how many files
-    /// they are; 0: another version serves by now.
+    /// Fetches runs of the serving version again in which a reader found damage. Returns the number
+    /// of files; 0: another version serves by now.
     pub fn repair_met(
         &self,
         table: &TableName,
@@ -331,7 +331,7 @@ impl Fetcher {
         }
     }
 
-    /// The manifest of the serving version, which is brought anew where it is lost or damaged.
+    /// Returns the manifest of the serving version, and fetches it again if it is lost or damaged.
     fn manifest_here(
         &self,
         here: &Table,
@@ -404,8 +404,8 @@ impl Fetcher {
         Ok(repaired)
     }
 
-    /// What the reading of a version that came is told of the pages read: it is held up where
-    /// serving suffers from it.
+    /// Returns a callback for the pages read while a fetched version is verified. It slows the
+    /// reading if serving becomes slow.
     fn reading(&self, manifest: &Manifest) -> impl FnMut(u64) + '_ {
         let bytes: u64 = manifest.runs().map(|run| run.summary.file_bytes).sum();
         let page_bytes = bytes / manifest.pages().max(1);
@@ -419,7 +419,7 @@ impl Fetcher {
         }
     }
 
-    /// What stays damaged is brought whole when it is tried again.
+    /// Removes damaged files, so that a retry fetches them completely.
     fn drop_files(&self, files: &[VersionFile], runs: &[RunId]) -> Result<(), PullError> {
         for file in files.iter().filter(|file| runs.contains(&file.run)) {
             match self.shared.local.disk().remove(&file.path) {
@@ -438,8 +438,7 @@ impl Fetcher {
         Arc::clone(preparing.entry(table.clone()).or_default())
     }
 
-    /// Says what is done meanwhile, unless a version comes at the same time: of that there is more
-    /// to say.
+    /// Reports what is being done, unless a version is being fetched: that is reported instead.
     fn doing<R>(&self, table: &TableName, doing: &'static str, work: impl FnOnce() -> R) -> R {
         self.shared.state.table(table, |state| {
             if state.doing.is_none() {
@@ -454,7 +453,7 @@ impl Fetcher {
     }
 }
 
-/// The bytes of a manifest, as the store has it.
+/// Returns the bytes of a manifest, as the store has it.
 pub fn manifest_from(
     origins: &Origins<'_>,
     table: &TableName,
@@ -466,7 +465,7 @@ pub fn manifest_from(
     Ok(got.to_vec())
 }
 
-/// With its checksum.
+/// Parses a manifest, and returns it with its checksum.
 fn parse_manifest(
     table: &TableName,
     version: u64,

@@ -1,8 +1,8 @@
-//! The files of one version on their way: who is asked for each.
+//! Fetches the files of one version, and chooses the origins of each.
 //!
-//! First each file's peers are asked, then the store. Bytes cannot be judged one range at a time;
-//! when a run turns out damaged, whoever sent some of it is asked for nothing of this version any
-//! more. If something is damaged once more, only the store is asked.
+//! First each file's peers are asked, then the store. One range cannot be verified alone. If a run
+//! turns out damaged, every origin that sent some of it is asked for nothing more of this version.
+//! If something is damaged again, only the store is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::origin::{Origin, Origins};
 use super::state::SharedState;
 use super::throttle::PullThrottle;
 
-/// What all pulls of a node share.
+/// The state that all pulls of a node share.
 #[derive(Debug)]
 pub struct PullShared {
     pub local: Store,
@@ -29,13 +29,13 @@ pub struct PullShared {
     pub files: FileTurns,
 }
 
-/// See the module's text.
+/// The fetch of one version.
 pub struct VersionFetch<'a> {
     shared: &'a PullShared,
     table: &'a TableName,
     origins: &'a Origins<'a>,
     cancelled: &'a AtomicBool,
-    /// Who sent of which run, by their names.
+    /// The origins that sent some of each run, by name.
     senders: BTreeMap<RunId, BTreeSet<String>>,
     refused: BTreeSet<String>,
     /// How often something was damaged.
@@ -60,7 +60,7 @@ impl<'a> VersionFetch<'a> {
         }
     }
 
-    /// Brings a file, if nobody else has meanwhile.
+    /// Fetches a file, unless another thread has done so meanwhile.
     pub fn fetch(&mut self, file: &VersionFile) -> Result<(), PullError> {
         let shared = self.shared;
         let _turn = shared.files.wait(&file.path);
@@ -70,7 +70,7 @@ impl<'a> VersionFetch<'a> {
         }
     }
 
-    /// REQUIRES the file's turn.
+    /// Fetches a file. REQUIRES the file's turn.
     fn fetch_now(&mut self, file: &VersionFile) -> Result<(), PullError> {
         let (shared, table) = (self.shared, self.table);
         let origins = self.asked(file);
@@ -90,7 +90,7 @@ impl<'a> VersionFetch<'a> {
         Ok(())
     }
 
-    /// Brings damaged runs from others than those who sent them.
+    /// Fetches damaged runs from other origins than those that sent them.
     pub fn fetch_again(&mut self, files: &[VersionFile], runs: &[RunId]) -> Result<(), PullError> {
         self.damages += 1;
         for sender in runs
@@ -115,7 +115,7 @@ impl<'a> VersionFetch<'a> {
         Ok(())
     }
 
-    /// Who is asked for a file, the store last.
+    /// Returns the origins of a file, the store last.
     fn asked(&self, file: &VersionFile) -> Vec<Arc<dyn Origin>> {
         let mut asked = match self.damages {
             0 | 1 => self.origins.peers(file),

@@ -1,5 +1,6 @@
-//! One at a time brings a file: versions share runs, and a repair need not wait for a version that
-//! takes an hour to come.
+//! Turns of files: one thread at a time fetches a file.
+//!
+//! Versions share runs, and a repair need not wait for a version that takes an hour to fetch.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ pub struct FileTurns {
     given_back: Condvar,
 }
 
-/// A file that nobody else brings; dropping it gives it back.
+/// A file that no other thread fetches; dropping it releases the file.
 #[derive(Debug)]
 pub struct FileTurn<'a> {
     turns: &'a FileTurns,
@@ -20,7 +21,7 @@ pub struct FileTurn<'a> {
 }
 
 impl FileTurns {
-    /// Waits until nobody else brings the file.
+    /// Waits until no other thread fetches the file.
     pub fn wait<'a>(&'a self, path: &'a Path) -> FileTurn<'a> {
         let mut taken = self.taken.lock();
         while !taken.insert(path.to_path_buf()) {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// What has been hinted at.
+/// The pending hint.
 #[derive(Debug, Default)]
 pub struct Hints {
-    /// The stamp of the document that is there now, where the hint says so; 0: it does not.
+    /// The stamp of the present document, if the hint has one; 0: it has none.
     stamp: Mutex<Option<u64>>,
     came: Condvar,
 }
@@ -18,7 +18,7 @@ impl Hints {
         self.came.notify_all();
     }
 
-    /// Waits for a hint, for so long.
+    /// Waits for a hint, at most for `limit`.
     pub fn wait(&self, limit: Duration) -> Option<u64> {
         let mut stamp = self.stamp.lock();
         if stamp.is_none() {

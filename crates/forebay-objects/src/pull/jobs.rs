@@ -1,4 +1,4 @@
-//! Threads that bring or repair a version of a table.
+//! Threads that fetch or repair a version of a table.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,27 +12,27 @@ use tracing::warn;
 use super::pulled_store::PulledStore;
 use super::{PullError, ServedVersions};
 
-/// After a failure, doubling.
+/// The pause after the first failure, which doubles.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(30);
 
-/// What is repaired.
+/// The kind of a repair.
 pub enum Repair {
-    /// Files cut or missing.
+    /// Files that are truncated or missing.
     Lengths,
-    /// What a reading of all files finds.
+    /// Damage that reading all files finds.
     Whole,
-    /// What readers met.
+    /// Damage that readers found.
     Met(u64, Vec<RunId>),
 }
 
-/// A thread that brings or repairs a version.
+/// A thread that fetches or repairs a version.
 pub struct Job {
     cancelled: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), PullError>>,
 }
 
-/// How long something is left alone that failed so many times before.
+/// Returns the pause after this many failures.
 pub fn pause(failures: u32) -> Duration {
     (RETRY * 2u32.pow(failures.min(5))).min(RETRY_MOST)
 }
@@ -55,7 +55,7 @@ impl Job {
     }
 }
 
-/// Notes how a job ended.
+/// Records how a job ended.
 pub fn report(pulled: &PulledStore, name: &TableName, ended: &Result<(), PullError>) {
     let problem = match ended {
         Err(PullError::OldDocuments) => None,
@@ -108,7 +108,7 @@ pub fn repair_job(
     )
 }
 
-/// Starts a thread for work that says how many damaged files of what serves it replaced.
+/// Starts a thread for work that returns how many damaged files of the serving version it replaced.
 fn spawn(
     pulled: &Arc<PulledStore>,
     name: &TableName,

@@ -1,19 +1,19 @@
-//! How fast a node brought things lately: what plans go by that say how long they take.
+//! The recent rate of a node's fetches, from which plans estimate durations.
 
 use std::time::Duration;
 
-/// The time of pulls that counts: what was before weighs less and less.
+/// The time of pulls that counts: earlier time weighs less and less.
 const WINDOW_S: f64 = 60.0;
-/// After less time nothing is known.
+/// With less time the rate is unknown.
 const LEAST_S: f64 = 0.5;
 
-/// Bytes, and the time in which some pull was under way.
+/// Bytes, and the time in which some pull was running.
 #[derive(Debug, Default)]
 pub struct MeasuredPulls {
     bytes: f64,
     seconds: f64,
     under_way: usize,
-    /// Up to when the time is counted, while something is under way.
+    /// The time until which the duration is counted, while a pull is running.
     counted_to: Duration,
 }
 
@@ -32,7 +32,7 @@ impl MeasuredPulls {
         self.bytes += bytes as f64;
     }
 
-    /// Bytes a second; `None`: next to nothing was brought yet.
+    /// Returns the bytes a second; `None`: next to nothing was fetched yet.
     pub fn bytes_per_s(&mut self, now: Duration) -> Option<u64> {
         self.pass(now);
         let is_known = self.seconds >= LEAST_S && self.bytes > 0.0;

@@ -1,12 +1,14 @@
-//! Keeping a local store, a node's cache, in step with a store in object storage.
+//! Keeps a local store, a node's cache, in step with a store in object storage.
 //!
-//! A thread asks for the document of all tables there (`all_tables`), by requests that bring
-//! nothing while nothing has changed, and looks at the pointers of which it says something new;
-//! commands and other nodes give hints when to ask (`hints`). When a pointer names a version that
-//! is not here, another thread brings it (`fetch_version`), in two steps: it is prepared, its files
-//! fetched by ranges, throttled, resumable, and verified, which changes nothing that serves; then
-//! it is activated: the pointer here moves, which servers follow. A version that is here already
-//! serves at once. Nothing here stops for a store that is out of reach.
+//! A thread requests the store's document of all tables (`all_tables`), by requests that return no
+//! content while nothing has changed. It checks the pointers whose entries have changed. Commands
+//! and other nodes send hints when to ask (`hints`).
+//!
+//! If a pointer names a version that the cache lacks, another thread fetches it (`fetch_version`),
+//! in two steps. First the version is prepared: its files are fetched by ranges, throttled,
+//! resumable, and verified, which changes nothing that serves. Then it is activated: the local
+//! pointer changes, which servers follow. A version that the cache has serves at once. An
+//! unreachable store stops nothing that serves from the cache.
 
 mod all_tables;
 mod claim;
@@ -58,10 +60,10 @@ use pace::Pacer;
 use pulled_store::PulledStore;
 use watch::Watcher;
 
-/// With what a node asks besides, 0.2 requests a second.
+/// With a node's other requests, 0.2 requests a second.
 const DEFAULT_POLL: Duration = Duration::from_secs(6);
 
-/// Where the HTTP port of a node is reached.
+/// The address of a node's HTTP port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeAddress {
     /// `HOST:PORT`.
@@ -69,11 +71,11 @@ pub struct NodeAddress {
     pub tls: bool,
 }
 
-/// How to pull.
+/// The options of a puller.
 #[derive(Debug, Clone)]
 pub struct PullOptions {
     pub rate: PullRate,
-    /// Between two looks at the store.
+    /// The time between two polls of the store.
     pub poll: Duration,
     /// How many versions of a table to keep.
     pub keep: usize,
@@ -89,15 +91,15 @@ impl Default for PullOptions {
     }
 }
 
-/// Who serves what is pulled, meanwhile.
+/// The server of pulled versions.
 pub trait ServedVersions: Send + Sync {
-    /// Told of a table whose files were replaced by sound ones while they may be open.
+    /// Reopens a table whose files were replaced by intact ones while they may be open.
     fn reopen(&self, table: &TableName);
 
-    /// Tables in whose serving versions readers met damage, those versions, and the runs.
+    /// Returns tables in whose serving versions readers found damage, those versions, and the runs.
     fn damaged(&self) -> Vec<(TableName, u64, Vec<RunId>)>;
 
-    /// How many commands took up to 1, 2, 4... microseconds so far.
+    /// Returns how many commands took up to 1, 2, 4... microseconds so far.
     fn latencies(&self) -> Vec<u64>;
 }
 
@@ -109,7 +111,7 @@ pub struct Puller {
     hints: Arc<Hints>,
 }
 
-/// A puller at work. Dropping it stops it.
+/// A running puller. Dropping it stops it.
 #[derive(Debug)]
 pub struct Pulling {
     stop: Arc<AtomicBool>,
@@ -117,7 +119,8 @@ pub struct Pulling {
 }
 
 impl Puller {
-    /// From the store at a URL into a local one, which holds nothing else. Nothing is asked yet.
+    /// Creates a puller from the store at a URL into a local one, which has nothing else. Sends no
+    /// request yet.
     pub fn new(
         url: &str,
         local: forebay_engine::Store,
@@ -147,13 +150,12 @@ impl Puller {
         }
     }
 
-    /// Has it look at the store now, unless the document of all tables is the one with this stamp
-    /// still.
+    /// Makes it poll the store now, unless the document of all tables still has this stamp.
     pub fn notify(&self, stamp: u64) {
         self.hints.give(stamp);
     }
 
-    /// What is pulled now, and what is wrong.
+    /// Returns what is being pulled, and the problems.
     pub fn state(&self) -> PullState {
         let requests = self.pulled.objects.requests();
         PullState {
@@ -162,24 +164,24 @@ impl Puller {
         }
     }
 
-    /// The tables there.
+    /// Returns the tables of the store.
     pub fn tables(&self) -> Result<Vec<TableName>, PullError> {
         self.pulled.tables()
     }
 
-    /// Brings the version of a table that serves there, and verifies it; it does not serve here
-    /// yet.
+    /// Fetches the version of a table that serves in the store, and verifies it. It does not serve
+    /// locally yet.
     pub fn prepare(&self, table: &TableName) -> Result<PulledVersion, PullError> {
         self.pulled.prepare_serving(table)
     }
 
-    /// Lets a version serve here that was prepared.
+    /// Makes a prepared version the local serving one.
     pub fn activate(&self, pulled: &PulledVersion) -> Result<(), PullError> {
         self.pulled.activate(pulled)
     }
 
-    /// Follows the pointers until the result is dropped. `node`: where it can be told to look at
-    /// once, which the store is told.
+    /// Follows the pointers until the result is dropped. `node`: the address for notifications,
+    /// which is registered in the store.
     pub fn start(
         &self,
         served: Arc<dyn ServedVersions>,
@@ -198,7 +200,7 @@ impl Puller {
 }
 
 impl Fetcher {
-    /// Follows what commands take, where the rate is adaptive, until the result is dropped.
+    /// Adapts the rate to the latency of commands, if it is adaptive, until the result is dropped.
     pub fn pace(&self, served: Arc<dyn ServedVersions>) -> Result<Pulling, StoreError> {
         let mut pulling = Pulling {
             stop: Arc::default(),
@@ -218,7 +220,7 @@ impl Fetcher {
         Ok(pulling)
     }
 
-    /// What is brought now; of requests it knows nothing.
+    /// Returns what is being fetched, without the state of requests.
     pub fn state(&self) -> PullState {
         let mut state = self.shared.state.get();
         let limit = self.shared.throttle.limit_bytes();
@@ -240,7 +242,7 @@ impl Drop for Pulling {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic there was reported there.
+            // The thread reported its own panic.
             let _ = thread.join();
         }
     }

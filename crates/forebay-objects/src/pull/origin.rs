@@ -1,4 +1,4 @@
-//! Where the files of a store are brought from: object storage, a directory, another node.
+//! The origins of a store's files: object storage, a directory, another node.
 
 use std::fmt;
 use std::io;
@@ -17,31 +17,32 @@ use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
 
-/// What of a file is fetched together, and again after a pull was interrupted.
+/// The bytes of a file that are fetched together, and again after a pull was interrupted.
 pub const RANGE_BYTES: u64 = 4 << 20;
-/// What is read or written at once on a disk of here.
+/// The bytes that are read or written at once on a local disk.
 pub const PIECE_BYTES: usize = 128 << 10;
 
-/// A place that has files of a store, by their names in it (`tables/T/runs/ID.run`). What comes
-/// from it is verified by whoever asked, so that it need not be trusted.
+/// A place that has files of a store, by their names in it (`tables/T/runs/ID.run`). The caller
+/// verifies what it sends, so it need not be trusted.
 pub trait Origin: fmt::Debug + Send + Sync {
-    /// For messages; tells it from other origins.
+    /// Returns the name for messages, which is unique among origins.
     fn name(&self) -> String;
 
-    /// A whole document, such as a manifest; `NotFound` where there is none.
+    /// Returns a whole document, such as a manifest; `NotFound` if there is none.
     fn get(&self, name: &str) -> io::Result<Bytes>;
 
-    /// The names right below a directory, sorted.
+    /// Returns the names directly below a directory, sorted.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
 
-    /// How much is asked for at once: what is near in small pieces, as one that is large keeps a
-    /// processor for milliseconds, what is far in large ones, as each costs a request.
+    /// Returns how much is requested at once. Near origins send small pieces, because a large one
+    /// keeps a processor for milliseconds. Far origins send large ones, because each costs a
+    /// request.
     fn piece_bytes(&self) -> u64 {
         RANGE_BYTES
     }
 
-    /// All bytes of a range of a file, or an error. Called in a task of a tokio runtime that has
-    /// timers and sockets.
+    /// Returns all bytes of a range of a file, or an error. Called in a task of a tokio runtime
+    /// that has timers and sockets.
     fn fetch<'a>(&'a self, name: &'a str, range: Range<u64>) -> BoxFuture<'a, io::Result<Bytes>>;
 }
 
@@ -63,7 +64,7 @@ impl Origin for Objects {
     }
 }
 
-/// The store in object storage at a URL. Nothing is asked yet.
+/// Returns the store in object storage at a URL. Sends no request yet.
 pub fn object_origin(url: &str) -> Result<Arc<dyn Origin>, OpenError> {
     let address = Address::parse(url)?;
     let objects = Objects::connect(&address, Patience::Little);
@@ -74,7 +75,7 @@ pub fn object_origin(url: &str) -> Result<Arc<dyn Origin>, OpenError> {
     Ok(Arc::new(objects))
 }
 
-/// A store in a directory, one that several nodes see.
+/// A store in a directory that several nodes see.
 #[derive(Debug, Clone)]
 pub struct DirectoryOrigin {
     disk: Arc<dyn Disk>,
@@ -119,7 +120,7 @@ impl Origin for DirectoryOrigin {
 
 type Peers<'a> = dyn Fn(&VersionFile) -> Vec<Arc<dyn Origin>> + Sync + 'a;
 
-/// Where the files of one version are.
+/// The origins of one version's files.
 pub struct Origins<'a> {
     store: Arc<dyn Origin>,
     peers: &'a Peers<'a>,
@@ -132,20 +133,20 @@ impl fmt::Debug for Origins<'_> {
 }
 
 impl<'a> Origins<'a> {
-    /// All of them in a store.
+    /// All files come from a store.
     pub fn of(store: Arc<dyn Origin>) -> Self {
         let peers = &|_: &VersionFile| Vec::new();
         Self { store, peers }
     }
 
-    /// Each first where `peers` says, in that order. One that fails, or has sent what turns out
-    /// damaged, is passed over; the store comes last.
+    /// Adds the peers of each file, asked first and in this order. A peer that fails, or has sent
+    /// damaged data, is skipped. The store is asked last.
     #[must_use]
     pub fn after(self, peers: &'a Peers<'a>) -> Self {
         Self { peers, ..self }
     }
 
-    /// Has everything, the manifests among it.
+    /// Returns the store, which has everything, including the manifests.
     pub fn store(&self) -> &Arc<dyn Origin> {
         &self.store
     }

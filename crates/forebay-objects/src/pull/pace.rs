@@ -1,48 +1,48 @@
-//! How fast pulls may go: as fast as serving bears.
+//! Sets the rate of pulls: as fast as serving allows.
 //!
-//! While nothing is pulled, the 99th percentile of what commands take is followed. A pull beside
-//! commands begins slowly, and goes half as fast again after each look, until there is no limit or
-//! serving suffers: a percentile that is much above what it was halves the rate, down to a floor,
-//! and one that is not lets it rise again, by an eighth. At the floor, where a pull can hardly be
-//! the reason, what is seen becomes the measure after a while, so that load which has grown
-//! meanwhile does not hold a pull up until it is gone.
+//! While nothing is pulled, the 99th percentile of the latency of commands is measured. A pull
+//! beside commands begins slowly. Its rate rises by half at each measurement, until there is no
+//! limit or serving suffers. A percentile that is much above the earlier one halves the rate, down
+//! to a floor. One that is not lets it rise again, by an eighth. At the floor a pull can hardly be
+//! the cause. There the measured percentile becomes the reference after a while, so that increased
+//! load does not delay a pull until it is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::throttle::PullThrottle;
 
-/// Between two looks.
+/// The time between two measurements.
 pub const LOOK: Duration = Duration::from_millis(500);
-/// Fewer commands than this have no percentile worth looking at;
+/// Fewer commands than this have no useful percentile;
 const COMMANDS: u64 = 100;
 /// after this long they count as none.
 const QUIET: Duration = Duration::from_secs(2);
-/// Looks at the floor, one after the other, before what is seen there is the measure.
+/// Consecutive measurements at the floor before they become the reference.
 const LOOKS_AT_FLOOR: u32 = 6;
-/// The share of a look in the measure.
+/// The weight of a measurement in the reference.
 const SHARE: f64 = 0.1;
-/// Slow: so many times the measure, and so many microseconds more.
+/// Slow: this multiple of the reference, plus this many microseconds.
 const SLOW: (f64, f64) = (2.0, 100.0);
-/// Fine, in the same way; in between the rate stays.
+/// Fine, in the same units; in between the rate stays.
 const FINE: (f64, f64) = (1.5, 50.0);
 
-/// What a pull beside commands begins with, in bytes a second;
+/// The first rate of a pull beside commands, in bytes a second;
 const FIRST_BYTES: u64 = 16 << 20;
-/// from here on a first rise ends without a limit.
+/// from this rate on a first rise ends without a limit.
 const FAST_BYTES: u64 = 1 << 30;
 
-/// Sets a throttle's rate by what commands take.
+/// A controller that sets a throttle's rate from the latency of commands.
 #[derive(Debug)]
 pub struct Pacer {
     throttle: Arc<PullThrottle>,
-    /// As of the last look that counted.
+    /// The counts of the last measurement that counted.
     counts: Vec<u64>,
     taken_bytes: u64,
     looked_at: Duration,
     /// The 99th percentile in microseconds without a pull.
     calm_us: Option<f64>,
-    /// Bytes a second that were taken of late.
+    /// The recent rate, in bytes a second.
     taking: f64,
     looks_at_floor: u32,
     /// No command has been slow since the pull began.
@@ -63,7 +63,8 @@ impl Pacer {
         }
     }
 
-    /// A look: `counts` says how many commands took up to 1, 2, 4... microseconds so far.
+    /// Takes a measurement: `counts` has how many commands took up to 1, 2, 4... microseconds so
+    /// far.
     pub fn look(&mut self, now: Duration, counts: Vec<u64>) {
         let elapsed = now.saturating_sub(self.looked_at);
         self.counts.resize(counts.len(), 0);
@@ -85,7 +86,7 @@ impl Pacer {
         }
     }
 
-    /// Nothing is pulled: a pull may begin at any time.
+    /// Updates the reference while nothing is pulled: a pull may begin at any time.
     fn rest(&mut self, p99_us: Option<f64>) {
         self.looks_at_floor = 0;
         self.is_rising = p99_us.is_some();
@@ -129,7 +130,7 @@ impl Pacer {
         self.calm_us = Some(calm + SHARE * (p99_us - calm));
     }
 
-    /// What was taken of late says little yet: it began a moment ago.
+    /// Raises the limit. The recent rate says little yet: the pull has just begun.
     fn rise(&mut self) {
         let limit = self.throttle.limit_bytes();
         let limit = limit.saturating_add(limit / 2);
@@ -140,7 +141,7 @@ impl Pacer {
         }
     }
 
-    /// Raises the limit by a share of itself; one that holds nothing up is lifted.
+    /// Raises the limit by a share of itself. A limit that delays nothing is removed.
     fn quicken(&self, share: f64) {
         let limit = self.throttle.limit_bytes();
         if limit == u64::MAX || self.taking < limit as f64 / 2.0 {
@@ -152,8 +153,8 @@ impl Pacer {
     }
 }
 
-/// A percentile of commands counted by powers of two of a microsecond, as if those of a bucket were
-/// spread evenly over it.
+/// Returns a percentile of commands counted by powers of two of a microsecond, as if those of a
+/// bucket were spread evenly over it.
 fn percentile_us(counts: &[u64], share: f64) -> f64 {
     let total: u64 = counts.iter().sum();
     let wanted = total as f64 * share;

@@ -1,4 +1,4 @@
-//! A pull beside a server whose latency is made up: the clock is the test's.
+//! Tests a pull beside a server with simulated latency and clock.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::throttle::{FLOOR_BYTES, PullRate, PullThrottle};
 
 const MIB: u64 = 1 << 20;
 
-/// A throttle, what paces it, and a server that counts.
+/// A throttle, its controller, and a server that counts.
 struct Bench {
     clock: Arc<HandClock>,
     throttle: Arc<PullThrottle>,
@@ -34,8 +34,8 @@ impl Bench {
         }
     }
 
-    /// A look, after `commands` that took up to `2^bucket` microseconds each, while a pull brings
-    /// what it may, at most `bytes` a second. Gives the limit, `None` for no limit.
+    /// Takes a measurement, after `commands` that took up to `2^bucket` microseconds each, while a
+    /// pull fetches at the limit, at most `bytes` a second. Returns the limit, `None` for no limit.
     fn look(&mut self, commands: u64, bucket: usize, bytes: u64) -> Option<u64> {
         self.counts[bucket] += commands;
         let fetched = bytes.min(self.throttle.limit_bytes()) / 2;
@@ -59,7 +59,7 @@ fn slow_serving_lowers_the_rate_and_fast_serving_raises_it() {
     }
     let throttle = Arc::clone(&bench.throttle);
     let active = throttle.begin();
-    // As fast as before, or a little slower: it rises to what was asked for.
+    // As fast as before, or a little slower: it rises to the requested rate.
     let limits = [4, 4, 4, 4, 5, 4].map(|bucket| bench.look(1000, bucket, 400 * MIB));
     let expected = [24, 36, 54, 64, 64, 64].map(|mib| Some(mib * MIB));
     assert_eq!(limits, expected);
@@ -90,7 +90,7 @@ fn with_nothing_served_a_pull_goes_at_full_speed() {
     let throttle = Arc::clone(&bench.throttle);
     let _active = throttle.begin();
     for _ in 0..20 {
-        // Some commands now and then are no load, whatever they take.
+        // A few commands are no load, whatever they take.
         assert_eq!(bench.look(2, 20, 400 * MIB), None);
     }
     assert_eq!(throttle.slowed(), 0);
@@ -106,7 +106,7 @@ fn a_limit_is_lifted_when_the_load_ends_or_the_pull_does() {
     let active = throttle.begin();
     let first = bench.look(1000, 12, 256 * MIB).expect("a limit");
     assert!(first <= 8 * MIB, "half of what was brought: {first}");
-    // In two seconds each without commands it doubles; one that holds nothing up is lifted.
+    // In two seconds without commands it doubles; a limit that delays nothing is removed.
     let mut looks = 0;
     while bench.look(0, 0, 64 * MIB).is_some() {
         looks += 1;

@@ -1,4 +1,4 @@
-//! The store in object storage that a cache is of: what serves there comes to serve here.
+//! Applies the serving versions of a store in object storage to its cache.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use super::origin::{Origin, Origins};
 use crate::announcing::pointer_name;
 use crate::objects::{News, Objects};
 
-/// See the module's text.
+/// A store in object storage with its cache.
 #[derive(Debug)]
 pub struct PulledStore {
     pub fetcher: Fetcher,
@@ -22,15 +22,15 @@ pub struct PulledStore {
     keep: usize,
 }
 
-/// A version that is here whole, and may serve as a pointer there says.
+/// A version that is complete in the cache, and may serve as its pointer in the store says.
 #[derive(Debug)]
 pub struct PulledVersion {
     here: Table,
     version: u64,
     pointer: Pointer,
-    /// Whether it had to be brought.
+    /// Whether it was fetched.
     came: bool,
-    /// As of [`Prepared`](super::Prepared).
+    /// The count of [`Prepared`](super::Prepared).
     pub(super) repaired: u64,
 }
 
@@ -63,7 +63,7 @@ impl PulledStore {
             name: name.to_owned(),
             source,
         };
-        // An empty or a wrong bucket is no store without tables.
+        // An empty or a wrong bucket is not a store without tables.
         let store = STORE_FILE;
         self.objects
             .get(store)
@@ -76,7 +76,7 @@ impl PulledStore {
             .collect())
     }
 
-    /// Brings the version of a table that serves there.
+    /// Fetches the version of a table that serves in the store.
     pub fn prepare_serving(&self, table: &TableName) -> Result<PulledVersion, PullError> {
         let nothing = || {
             PullError::Store(StoreError::NothingServes {
@@ -98,7 +98,7 @@ impl PulledStore {
         prepared.ok_or_else(nothing)
     }
 
-    /// The version that the pointer names, if it is here whole already.
+    /// Returns the version that the pointer names, if the cache has it already.
     fn here(
         &self,
         table: &TableName,
@@ -119,8 +119,8 @@ impl PulledStore {
         }))
     }
 
-    /// Brings the version that the pointer names, and verifies it. What serves here is not changed
-    /// by that. `None`: it names none.
+    /// Fetches the version that the pointer names, and verifies it. It does not change what serves
+    /// from the cache. `None`: the pointer names none.
     pub fn prepare(
         &self,
         table: &TableName,
@@ -144,7 +144,7 @@ impl PulledStore {
         }))
     }
 
-    /// Lets a version serve that was prepared.
+    /// Makes a prepared version the serving one of the cache.
     pub fn activate(&self, pulled: &PulledVersion) -> Result<(), PullError> {
         let (here, table) = (&pulled.here, pulled.here.name());
         here.point_as(&pulled.pointer)?;
@@ -160,8 +160,8 @@ impl PulledStore {
         Ok(())
     }
 
-    /// Lets the version serve that the pointer names, if it is here whole, or it names none;
-    /// returns whether.
+    /// Makes the version of the pointer the serving one of the cache, if the cache has it, or if
+    /// the pointer names none. Returns whether it did.
     pub fn activate_if_here(
         &self,
         table: &TableName,
@@ -176,7 +176,7 @@ impl PulledStore {
         }
     }
 
-    /// [`Bringer::repair`].
+    /// Calls [`Fetcher::repair`].
     pub fn repair(
         &self,
         table: &TableName,
@@ -187,7 +187,7 @@ impl PulledStore {
         self.fetcher.repair(table, whole, &origins, cancelled)
     }
 
-    /// [`Bringer::repair_met`].
+    /// Calls [`Fetcher::repair_met`].
     pub fn repair_met(
         &self,
         table: &TableName,

@@ -1,7 +1,7 @@
-//! How many versions are brought at once: a few, and small ones never behind large ones.
+//! Limits how many versions are fetched at once, so that small ones never wait for large ones.
 //!
-//! There are lines by size, each with places of its own, and within a line who came first goes
-//! first. So a version waits for those of its own size only, and none waits for ever.
+//! There are queues by size, each with its own slots, and each queue is first in, first out. So a
+//! version waits only for those of its own size, and none waits for ever.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +11,9 @@ use parking_lot::{Condvar, Mutex};
 
 use super::PullError;
 
-/// Up to how many bytes a version is of a line, and the places of that.
+/// The greatest version of each queue, in bytes, and the queue's slots.
 const LINES: [(u64, usize); 3] = [(64 << 20, 2), (4 << 30, 1), (u64::MAX, 1)];
-/// How often who waits looks whether it is still wanted.
+/// How often a waiting thread checks whether its version is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ struct Line {
     active: usize,
 }
 
-/// A place in a line; dropping it gives it back.
+/// A slot of a queue; dropping it releases the slot.
 #[derive(Debug)]
 pub struct SizeTurn<'a> {
     turns: &'a SizeTurns,
@@ -37,8 +37,8 @@ pub struct SizeTurn<'a> {
 }
 
 impl SizeTurns {
-    /// Waits for a place for so many bytes; [`PullError::OldDocuments`] when it is no longer
-    /// wanted.
+    /// Waits for a slot for this many bytes; [`PullError::OldDocuments`] if the version is no
+    /// longer wanted.
     pub fn wait(&self, bytes: u64, cancelled: &AtomicBool) -> Result<SizeTurn<'_>, PullError> {
         let line = LINES.iter().position(|(most, _)| bytes <= *most);
         let line = line.unwrap_or(LINES.len() - 1);

@@ -1,4 +1,4 @@
-//! How far pulls are, for people and metrics.
+//! The progress of pulls, for people and metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use forebay_engine::TableName;
 use parking_lot::Mutex;
 
-/// One table's pull.
+/// The pull of one table.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct TablePull {
     /// The version that serves in the object store.
     pub wanted: Option<u64>,
     /// What is being done: pulling, verifying, checking, repairing; `None`: nothing.
     pub doing: Option<&'static str>,
-    /// Of the version being pulled: all its files that were not here, and what has come of them.
+    /// The bytes of the pulled version's missing files, and how many were fetched.
     pub total_bytes: u64,
     pub done_bytes: u64,
-    /// Files that were damaged here and brought anew, since the start.
+    /// Damaged files that were fetched again since the start.
     pub repaired: u64,
-    /// Versions that were brought, since the start.
+    /// Versions that were fetched since the start.
     pub pulled: u64,
     pub problem: Option<String>,
 }
@@ -36,15 +36,15 @@ pub struct PullState {
     pub tables: BTreeMap<TableName, TablePull>,
     /// Whether the object store was reached since the start.
     pub looked: bool,
-    /// Why the object store cannot be looked at.
+    /// Why the object store cannot be polled.
     pub problem: Option<String>,
-    /// When it came to answer, or ceased to, by the monotonic clock.
+    /// When it began to answer, or ceased to, by the monotonic clock.
     pub changed: Duration,
-    /// At most so many bytes a second now; `None`: no limit.
+    /// The present limit of bytes a second; `None`: no limit.
     pub rate_bytes: Option<u64>,
     /// How often the rate was lowered because serving had become slow.
     pub slowed: u64,
-    /// Since the start.
+    /// The bytes received since the start.
     pub received_bytes: u64,
     pub requests: u64,
 }
@@ -71,7 +71,8 @@ impl SharedState {
         state.tables.entry(table.clone()).or_default().done_bytes += bytes;
     }
 
-    /// If this is news: how long it was as before.
+    /// Records whether the store answers. If that has changed, returns how long the previous state
+    /// lasted.
     pub fn store(&self, problem: Option<String>, now: Duration) -> Option<Duration> {
         let mut state = self.0.lock();
         state.looked |= problem.is_none();

@@ -1,4 +1,4 @@
-//! The rate of all pulls of a node together, which may change meanwhile.
+//! The shared rate of all pulls of a node, which may change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,15 +8,15 @@ use parking_lot::Mutex;
 
 use super::measured::MeasuredPulls;
 
-/// No pull is made slower than this, unless it was asked for.
+/// No pull is made slower than this, unless an option asks for it.
 pub const FLOOR_BYTES: u64 = 4 << 20;
 
-/// How fast to pull.
+/// The rate of pulls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PullRate {
-    /// At most so many bytes a second.
+    /// The most bytes a second.
     pub ceiling_bytes: Option<u64>,
-    /// Slower than that when serving suffers.
+    /// Whether the rate falls below that when serving suffers.
     pub adaptive: bool,
 }
 
@@ -29,7 +29,7 @@ impl Default for PullRate {
     }
 }
 
-/// See the module's text.
+/// The rate limit of all pulls of a node.
 #[derive(Debug)]
 pub struct PullThrottle {
     rate: PullRate,
@@ -37,12 +37,12 @@ pub struct PullThrottle {
     clock: Arc<dyn Clock>,
     taken_bytes: AtomicU64,
     slowed: AtomicU64,
-    /// Pulls under way.
+    /// The running pulls.
     active: AtomicU64,
     measured: Mutex<MeasuredPulls>,
 }
 
-/// A pull under way.
+/// A running pull.
 #[derive(Debug)]
 pub struct PullActive(Arc<PullThrottle>);
 
@@ -67,7 +67,7 @@ impl PullThrottle {
         self.rate.ceiling_bytes.unwrap_or(u64::MAX).max(1)
     }
 
-    /// The least that the rate is lowered to.
+    /// Returns the least rate that slow serving leads to.
     pub fn floor_bytes(&self) -> u64 {
         FLOOR_BYTES.min(self.ceiling_bytes())
     }
@@ -80,7 +80,7 @@ impl PullThrottle {
         self.exchange_limit(bytes);
     }
 
-    /// The same because serving has become slow.
+    /// Sets the rate because serving has become slow.
     pub fn slow_to(&self, bytes: u64) {
         let (before, next) = self.exchange_limit(bytes);
         if next < before {
@@ -88,7 +88,7 @@ impl PullThrottle {
         }
     }
 
-    /// The limits before and from now on.
+    /// Sets the limit. Returns the previous and the new one.
     fn exchange_limit(&self, bytes: u64) -> (u64, u64) {
         let next = bytes.clamp(self.floor_bytes(), self.ceiling_bytes());
         let before = self.throttle.set_rate((next < u64::MAX).then_some(next));
@@ -103,13 +103,13 @@ impl PullThrottle {
         self.taken_bytes.load(Ordering::Relaxed)
     }
 
-    /// Until the result is dropped, a pull is under way.
+    /// Marks a pull as running until the result is dropped.
     pub fn begin(self: &Arc<Self>) -> PullActive {
         self.enter();
         PullActive(Arc::clone(self))
     }
 
-    /// The same until as many calls of [`PullThrottle::leave`].
+    /// Marks a pull as running until as many calls of [`PullThrottle::leave`].
     pub fn enter(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
         self.measured.lock().begin(self.clock.monotonic());
@@ -120,7 +120,7 @@ impl PullThrottle {
         self.measured.lock().end(self.clock.monotonic());
     }
 
-    /// How much came in a second lately, while something was brought.
+    /// Returns the recent rate of fetches, in bytes a second, while something was fetched.
     pub fn measured_bytes_per_s(&self) -> Option<u64> {
         self.measured.lock().bytes_per_s(self.clock.monotonic())
     }
@@ -129,15 +129,15 @@ impl PullThrottle {
         self.active.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until so many bytes may be brought.
+    /// Waits until this many bytes may be fetched.
     pub async fn take(&self, bytes: u64) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.measured.lock().fetched(bytes);
         self.throttle.wait(bytes).await;
     }
 
-    /// The same for bytes that are read here. Only serving's having become slow holds that up: the
-    /// ceiling is for what comes by the network.
+    /// Waits for bytes that are read locally. Only slow serving delays these: the ceiling is for
+    /// bytes from the network.
     pub fn take_here(&self, bytes: u64) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.limit_bytes() < self.ceiling_bytes() {

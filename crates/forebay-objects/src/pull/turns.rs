@@ -1,22 +1,24 @@
-//! When a node asks the store for what. While nothing happens, that is all that it asks: the
-//! document of all tables once in each interval, and in each fifth one object more, in turn, that
-//! tells whether the document is right: the list of tables, and each table's pointer.
+//! Decides when a node requests what from the store.
 //!
-//! Where there is no document, and none can be made, each interval has one of those.
+//! While nothing happens, a node requests the document of all tables once in each interval. In each
+//! fifth interval it requests one more object, in turn, to check the document: the list of tables,
+//! and each table's pointer.
+//!
+//! If there is no document, and none can be created, each interval has one of those.
 
 use std::time::Duration;
 
 use forebay_engine::TableName;
 
-/// Intervals between two objects that are looked at in turn.
+/// Intervals between two objects that are checked in turn.
 const CHECK_EVERY: u32 = 5;
-/// After a failure, should the interval be longer.
+/// The pause after a failure, if the interval is longer.
 const RETRY: Duration = Duration::from_secs(2);
-/// Hints that are followed at once, and how long it takes until one more is.
+/// Hints that are followed at once, and the time until one more is.
 const HINTS: u32 = 10;
 const HINT: Duration = Duration::from_secs(1);
 
-/// What is asked for.
+/// The object to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     Document,
@@ -24,17 +26,17 @@ pub enum Turn {
     Pointer(TableName),
 }
 
-/// See the module's text.
+/// The schedule of a node's requests to the store.
 #[derive(Debug)]
 pub struct Turns {
     poll: Duration,
     document_at: Duration,
     check_at: Duration,
-    /// The table whose pointer was looked at last.
+    /// The table whose pointer was checked last.
     last: Option<TableName>,
-    /// Until then hints have been paid for.
+    /// The time until which hints have been paid for.
     hinted: Duration,
-    /// A hint waits until it may be followed: the document's next turn is then.
+    /// A hint waits until it may be followed, at the document's next turn.
     owed: bool,
 }
 
@@ -50,7 +52,7 @@ impl Turns {
         }
     }
 
-    /// What is due, of a store with a document or without, and tables in rising order.
+    /// Returns what is due, for a store with a document or without. Tables are in ascending order.
     pub fn next(
         &mut self,
         now: Duration,
@@ -76,26 +78,26 @@ impl Turns {
         Some(next.map_or(Turn::List, Turn::Pointer))
     }
 
-    /// The document is asked for now, for whatever reason.
+    /// Records that the document is being requested, for any reason.
     pub fn asked(&mut self, now: Duration) {
         (self.document_at, self.owed) = (now + self.poll, false);
     }
 
-    /// Something else took two requests, a read and a write: as many looks in turn are left out,
-    /// and three at most, however often that is, or what is wrong would stay.
+    /// Records two other requests, a read and a write. As many checks in turn are skipped, but at
+    /// most three, however often this happens: otherwise a wrong document would stay.
     pub fn spend(&mut self, now: Duration) {
         let later = self.check_at.max(now) + self.poll * CHECK_EVERY * 2;
         self.check_at = later.min(now + self.poll * CHECK_EVERY * 3);
     }
 
-    /// The store did not answer.
+    /// Records that the store did not answer.
     pub fn failed(&mut self, now: Duration) {
         let again = now + self.poll.min(RETRY);
         self.document_at = self.document_at.min(again);
     }
 
-    /// Whether a hint is followed now, else it is a little later. Anybody may give hints, and
-    /// requests cost money.
+    /// Returns whether a hint is followed now; otherwise it is a little later. Any client may send
+    /// hints, and requests cost money.
     pub fn follows_hint(&mut self, now: Duration) -> bool {
         let paid = self.hinted.max(now) + HINT;
         if paid <= now + HINT * HINTS {
@@ -110,7 +112,7 @@ impl Turns {
         false
     }
 
-    /// When something is due next.
+    /// Returns when something is due next.
     pub fn due(&self) -> Duration {
         self.document_at.min(self.check_at)
     }
@@ -182,7 +184,7 @@ mod tests {
         assert_eq!(next(&mut turns, begin), None);
         assert_eq!(turns.due(), begin + HINT);
         assert_eq!(next(&mut turns, begin + HINT), Some(Turn::Document));
-        // However many come, it is one a second.
+        // However many hints there are, one a second is followed.
         let mut asked = 0;
         for tick in 1..=600 {
             let now = begin + HINT + Duration::from_millis(tick * 100);

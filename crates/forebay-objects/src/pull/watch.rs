@@ -1,4 +1,4 @@
-//! Following the store: what is asked of it when, and that what serves there comes here.
+//! Follows the store in object storage: schedules requests, and applies its changes to the cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::watched::WatchedTable;
 use super::{NodeAddress, PullError, ServedVersions};
 use crate::announcing::pointer_name;
 
-/// Between two looks at what is here.
+/// The time between two checks of the cache.
 const LOOK: Duration = Duration::from_millis(500);
 const LEAST: Duration = Duration::from_millis(10);
-/// Until a store that was not reached in the beginning is asked again, should polls be further
+/// The time until a store that was not reached at the start is asked again, if polls are further
 /// apart.
 const BEGIN_AGAIN: Duration = Duration::from_secs(2);
-/// Until it is looked at again whether a table that is being dropped is gone, doubling.
+/// The time until it is checked again whether a dropped table is gone; it doubles.
 const GONE: Duration = Duration::from_secs(2);
 const GONE_MOST: Duration = Duration::from_secs(600);
 
@@ -34,10 +34,10 @@ pub struct Watcher {
     hints: Arc<Hints>,
     tables: BTreeMap<TableName, WatchedTable>,
     all: AllTables,
-    /// Once the store was reached.
+    /// Present once the store was reached.
     turns: Option<Turns>,
     begin_at: Duration,
-    /// When it is looked at next whether tables are gone, and how long after that again.
+    /// When it is next checked whether tables are gone, and the pause after that.
     gone_at: Option<Duration>,
     gone_pause: Duration,
 }
@@ -65,7 +65,7 @@ impl Watcher {
     }
 
     pub fn run(&mut self) {
-        // What is here is looked after even when the object store is never reached.
+        // The cache is maintained even if the object store is never reached.
         for table in self.pulled.fetcher.local().tables().unwrap_or_default() {
             self.tables.entry(table).or_default();
         }
@@ -93,7 +93,7 @@ impl Watcher {
         }
     }
 
-    /// Damage that readers met.
+    /// Handles damage that readers found.
     fn look_here(&mut self) {
         for watched in self.tables.values_mut() {
             watched.met = None;
@@ -122,7 +122,7 @@ impl Watcher {
                 Turn::Pointer(name) => self.check(&name),
                 Turn::List => {
                     self.check_list(now);
-                    // Somebody may have made it.
+                    // Another process may have created it.
                     if !self.all.is_known() {
                         self.look_at_all(now, true);
                     }
@@ -143,7 +143,7 @@ impl Watcher {
         turns.next(now, self.all.is_known(), self.tables.keys().cloned())
     }
 
-    /// Whether the store answered.
+    /// Records whether the store answered, and returns the answer.
     fn reached<T>(&self, answer: Result<T, PullError>) -> Option<T> {
         let text = answer.as_ref().err().map(|error| match error.is_absent() {
             true => format!("{error}: is there a store? A push makes one"),
@@ -166,7 +166,7 @@ impl Watcher {
         answer.ok()
     }
 
-    /// The first look: at the list of tables, the document, and each pointer.
+    /// Makes the first requests: the list of tables, the document, and each pointer.
     fn begin(&mut self, now: Duration) {
         let names = match self.pulled.tables() {
             Ok(names) => names,
@@ -185,7 +185,7 @@ impl Watcher {
         }
     }
 
-    /// Looks at tables' pointers; returns whether the store answered.
+    /// Checks tables' pointers; returns whether the store answered.
     fn look_at(&mut self, names: &BTreeSet<TableName>) -> bool {
         let wanted = names.iter().map(|name| {
             let watched = self.tables.get(name);
@@ -209,8 +209,8 @@ impl Watcher {
         self.reached(failed.map_or(Ok(()), Err)).is_some()
     }
 
-    /// Looks at the document, and at each table of which it says something new. What a node finds
-    /// without being told, the others may not know.
+    /// Checks the document, and each table whose entry has changed. Other nodes may not know of a
+    /// change that this node found without a notification.
     fn look_at_all(&mut self, now: Duration, notify: bool) {
         let asked = self.all.ask();
         let Some(is_new) = self.reached(asked) else {
@@ -238,7 +238,7 @@ impl Watcher {
         }
     }
 
-    /// Looks at a pointer in turn: the document has to say what it does.
+    /// Checks a pointer in turn: the document must agree with it.
     fn check(&mut self, name: &TableName) {
         if self.look_at(&BTreeSet::from([name.clone()])) {
             let found = self.tables.get(name).and_then(WatchedTable::entry);
@@ -246,7 +246,7 @@ impl Watcher {
         }
     }
 
-    /// The same of the list of tables.
+    /// Checks the list of tables in turn.
     fn check_list(&mut self, now: Duration) {
         let names = self.pulled.objects.list("tables");
         let names = names.map_err(|source| PullError::Request {
@@ -259,7 +259,7 @@ impl Watcher {
         let names = names.iter().filter_map(|name| TableName::new(name).ok());
         let names: BTreeSet<TableName> = names.collect();
         let is_lacking = self.tables.keys().any(|name| !names.contains(name));
-        // Their pointers have their turns.
+        // Their pointers have their own turns.
         for name in names {
             self.tables.entry(name).or_default();
         }
@@ -268,7 +268,7 @@ impl Watcher {
         }
     }
 
-    /// The tables that are here, or were to come, and were dropped there.
+    /// Returns the tables of the cache, or on their way to it, that were dropped in the store.
     fn gone(&self) -> BTreeSet<TableName> {
         let here = self.pulled.fetcher.local().tables().unwrap_or_default();
         let gone = self.tables.iter().filter(|(name, watched)| {
@@ -277,7 +277,7 @@ impl Watcher {
         gone.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Such tables are looked at until they are gone.
+    /// Schedules checks of such tables until they are gone.
     fn wait_for_gone(&mut self, now: Duration) {
         if self.gone_at.is_none() && !self.gone().is_empty() {
             self.gone_at = Some(now);
@@ -297,7 +297,7 @@ impl Watcher {
         };
     }
 
-    /// Tables that are no longer there go here too, while the store itself is there.
+    /// Drops tables from the cache that are no longer in the store, while the store itself exists.
     fn drop_gone(&mut self, there: &BTreeSet<TableName>) {
         for name in self.pulled.fetcher.local().tables().unwrap_or_default() {
             let absent = self.tables.get(&name).is_some_and(|watched| watched.absent);
@@ -323,7 +323,8 @@ impl Watcher {
         self.pulled.fetcher.shared.state.forget(name);
     }
 
-    /// Whether nothing but locks is left of a table there: some stores list what is empty.
+    /// Returns whether only locks are left of a table in the store: some stores list empty
+    /// directories.
     fn is_emptied(&self, name: &TableName) -> bool {
         let objects = &self.pulled.objects;
         let none = |dir: &str| {

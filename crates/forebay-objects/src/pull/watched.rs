@@ -1,4 +1,4 @@
-//! What a node knows of one table, and what it does about it.
+//! A node's state of one table, and its work for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,35 +13,36 @@ use crate::announcing::pointer_name;
 use crate::objects::News;
 use crate::tables_document::TableEntry;
 
-/// Between two looks at the lengths of the files that serve, and two readings of them.
+/// The time between two checks of the lengths of the serving files, and between two readings of
+/// them.
 const LENGTHS: Duration = Duration::from_secs(5);
 const READING: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Default)]
 pub struct WatchedTable {
     pub seen: Option<UpdateVersion>,
-    /// What the pointer was when it was looked at last; `None`: it was not, or there was none.
+    /// The last seen pointer; `None`: it was not requested, or did not exist.
     pub pointer: Option<Pointer>,
-    /// What the pointer says, while that does not serve here.
+    /// The pointer's content, while its version does not serve from the cache.
     wanted: Option<Pointer>,
     retry_at: Duration,
     failures: u32,
-    /// There is no pointer there.
+    /// The store has no pointer.
     pub absent: bool,
     fetching: Option<Job>,
     repairing: Option<Job>,
-    /// Runs of a version in which readers met damage.
+    /// Runs of a version in which readers found damage.
     pub met: Option<(u64, Vec<RunId>)>,
-    /// No repairing before that.
+    /// The earliest time of a repair.
     repair_at: Duration,
     repair_failures: u32,
-    /// When lengths are looked at next, and when files are read.
+    /// When lengths are checked next, and when files are read.
     lengths_at: Duration,
     reading_at: Duration,
 }
 
 impl WatchedTable {
-    /// Takes note of a pointer's news.
+    /// Records a change of a pointer.
     pub fn received(&mut self, pulled: &PulledStore, name: &TableName, news: News) {
         let (bytes, seen) = match news {
             News::Content(bytes, seen) => (bytes, seen),
@@ -73,17 +74,17 @@ impl WatchedTable {
         }
     }
 
-    /// What the document of all tables is to say of it.
+    /// Returns the entry of the table in the document of all tables.
     pub fn entry(&self) -> Option<TableEntry> {
         self.pointer.as_ref().and_then(TableEntry::of)
     }
 
-    /// Whether the table is being dropped there.
+    /// Returns whether the table is being dropped in the store.
     pub fn is_dropping(&self) -> bool {
         self.pointer.as_ref().is_some_and(|pointer| pointer.dropped)
     }
 
-    /// Ends what is under way.
+    /// Stops the running job.
     pub fn stop(&mut self) {
         let jobs = [self.fetching.take(), self.repairing.take()];
         for job in jobs.into_iter().flatten() {
@@ -101,8 +102,8 @@ impl WatchedTable {
         now: Duration,
     ) {
         let watched = self;
-        // A version that is here needs no job: a rollback is instant even while another one is
-        // pulled.
+        // A version that the cache has needs no job: a rollback is instant even while another
+        // version is pulled.
         if let Some(pointer) = &watched.wanted
             && now >= watched.retry_at
             && watched.fetching.as_ref().is_none_or(Job::is_cancelled)
@@ -141,10 +142,10 @@ impl WatchedTable {
             return;
         };
         let ended = job.end();
-        // Looked at anew before it is believed.
+        // It is checked again before it is believed.
         self.met = None;
         match &ended {
-            // What a pull has to say stays.
+            // The message of a pull stays.
             Ok(()) if self.repair_failures == 0 => {
                 pulled
                     .fetcher
@@ -164,12 +165,13 @@ impl WatchedTable {
         }
     }
 
-    /// Whether damage waits to be repaired that readers met.
+    /// Returns whether damage that readers found waits for repair.
     fn is_to_mend(&self, now: Duration) -> bool {
         self.met.is_some() && now >= self.repair_at
     }
 
-    /// What to repair now. A pull gives way to what readers met; what it brought stays.
+    /// Returns what to repair now. A pull yields to damage that readers found; its fetched files
+    /// stay.
     fn next_mend(&mut self, now: Duration) -> Option<Repair> {
         if self.repairing.is_some() || now < self.repair_at {
             return None;

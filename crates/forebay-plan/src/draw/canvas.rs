@@ -1,10 +1,10 @@
-//! What all parts of a drawing share: its measures, its colours, and text.
+//! The measures, colours and text that all parts of a drawing share.
 
 use std::fmt::Write;
 
 pub const WIDTH: f64 = 1200.0;
 pub const MARGIN: f64 = 60.0;
-/// Nodes up to this number are drawn one by one.
+/// The most nodes that are drawn one by one.
 pub const LABELLED: usize = 40;
 pub const COLORS: [&str; 4] = ["#4c78a8", "#72a35a", "#e08a3c", "#8d6bb0"];
 pub const INK: &str = "#222";
@@ -19,7 +19,7 @@ pub fn label(out: &mut String, (x, y): (f64, f64), anchor: &str, more: &str, tex
     );
 }
 
-/// A rectangle with a text that appears under the pointer.
+/// Draws a rectangle with a text that appears under the pointer.
 pub fn block(out: &mut String, place: [f64; 4], color: &str, opacity: f64, title: &str) {
     let [x, y, width, height] = place;
     let title = escape(title);
@@ -42,6 +42,6 @@ pub fn escape(text: &str) -> String {
         .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;");
-    // Control characters have no place in XML.
+    // XML does not allow control characters.
     text.replace(|c: char| c.is_control(), " ")
 }

@@ -1,9 +1,9 @@
-//! The timeline of a plan of copies whose bandwidths are not known.
+//! Builds the timeline of a plan of copies whose bandwidths are not known.
 
 use super::timeline::{Activity, TimeBar, TimeUnit, Timeline};
 use crate::plan::{Action, Node, Plan};
 
-/// When the copies of a plan are made, if each node ships one after the other at one pace.
+/// Returns when the copies of a plan are made, if each node ships one after the other at one pace.
 pub fn timeline_of_copies(plan: &Plan, nodes: usize, unit: &'static str) -> Option<Timeline> {
     let node = Node {
         bytes_per_second: Some(1.0),

@@ -15,7 +15,7 @@ fn picture(nodes: usize) -> Picture {
     }
 }
 
-/// Elements opened and closed in order, as any XML reader asks.
+/// Checks that elements open and close in order, as any XML reader requires.
 fn assert_well_formed(svg: &str) {
     let mut open = Vec::new();
     for part in svg.split('<').skip(1) {

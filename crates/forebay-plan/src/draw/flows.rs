@@ -1,5 +1,6 @@
-//! The foot of a drawing: the steps in words, the largest flows in words, and, where there are more
-//! flows than lines, a matrix of those nodes that send or receive.
+//! Draws the foot of a drawing: the steps and the largest flows in words.
+//!
+//! If there are more flows than lines, it adds a matrix of the nodes that send or receive.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -7,17 +8,17 @@ use std::fmt::Write;
 use super::canvas::{BOLD, INK, MARGIN, SMALL, WIDTH, escape, label};
 use super::{Flow, Picture, short};
 
-/// Lines of steps and of flows.
+/// The most lines of steps, and of flows.
 const LINES: usize = 20;
 const LINE: f64 = 20.0;
-/// Where the second column begins.
+/// The position of the second column.
 const MIDDLE: f64 = WIDTH / 2.0;
-/// The matrix's side at most, and that of its cells.
+/// The largest side of the matrix, and of its cells.
 const MATRIX: f64 = 460.0;
 const CELL: f64 = 40.0;
-/// The matrix has at most so many cells a side.
+/// The most cells on a side of the matrix.
 const CELLS: usize = 50;
-/// About the width of a letter of a small label.
+/// The approximate width of a letter of a small label.
 const LETTER: f64 = 6.5;
 
 pub fn height(picture: &Picture) -> f64 {
@@ -97,17 +98,17 @@ impl Picture {
     }
 }
 
-/// A row for where partitions come from, a column for where they go.
+/// A matrix of flows: a row for each source of partitions, a column for each target.
 struct Matrix<'p> {
     picture: &'p Picture,
-    /// The nodes of each row and column: those that send or receive, several together where they
-    /// are many.
+    /// The nodes of each row and column. Only nodes that send or receive are included; several
+    /// share a row if there are many.
     nodes: Vec<Vec<u32>>,
     side: f64,
 }
 
 impl<'p> Matrix<'p> {
-    /// None where the words say all.
+    /// Returns none if the words show every flow.
     fn of(picture: &'p Picture) -> Option<Self> {
         if picture.flows.len() <= LINES {
             return None;
@@ -148,7 +149,7 @@ impl<'p> Matrix<'p> {
             sum.0 += flow.amount;
             sum.1 += flow.count;
         }
-        // By count where nothing is carried, as when moves only hand over.
+        // Counts moves if nothing is copied, as when they only hand over.
         let carried = sums.iter().any(|sum| sum.0 > 0.0);
         let size = |sum: &(f64, u32)| if carried { sum.0 } else { f64::from(sum.1) };
         let most = sums.iter().map(size).fold(0.0, f64::max);
@@ -162,7 +163,7 @@ impl<'p> Matrix<'p> {
         label(out, (MARGIN, top - 8.0), "start", BOLD, &title);
         for (place, sum) in sums.iter().enumerate().filter(|(_, sum)| sum.1 > 0) {
             let (row, column) = (place / cells, place % cells);
-            // The faintest flow is still seen.
+            // The faintest flow is still visible.
             let shade = 0.15 + 0.85 * size(sum) / most.max(f64::MIN_POSITIVE);
             let side = self.side;
             let (x, y) = (MARGIN + side * column as f64, top + side * row as f64);
@@ -196,7 +197,7 @@ impl<'p> Matrix<'p> {
         }
     }
 
-    /// The nodes of one row or column.
+    /// Returns the nodes of one row or column.
     fn name(&self, cell: usize) -> String {
         match &self.nodes[cell][..] {
             [node] => self.picture.name(*node as usize),
@@ -206,7 +207,8 @@ impl<'p> Matrix<'p> {
     }
 }
 
-/// A name that takes no more than so many letters: its end is where it differs from its neighbours.
+/// Shortens a name to at most this many letters. Keeps its end, where it differs from its
+/// neighbours.
 fn shortened(name: &str, letters: usize) -> String {
     let count = name.chars().count();
     match count.checked_sub(letters.max(2)) {

@@ -1,4 +1,4 @@
-//! Drawing a plan: what an operator looks at before saying yes. One [`Picture`], as SVG or as text.
+//! Draws plans for operators to review before they approve: one [`Picture`], as SVG or as text.
 
 mod canvas;
 mod copies;
@@ -15,35 +15,35 @@ pub use svg::svg;
 pub use text::text;
 pub use timeline::{Activity, TimeBar, TimeUnit, Timeline};
 
-/// What is drawn: the nodes' load at each stage, what goes from where to where, and the figures.
+/// A drawing's data: the nodes' load at each stage, the flows between nodes, and the figures.
 #[derive(Debug, Clone, Default)]
 pub struct Picture {
     pub title: String,
-    /// What it comes to, in one line; empty for none.
+    /// The verdict in one line; empty for none.
     pub verdict: String,
     /// Figures above the drawing, such as price and bound.
     pub lines: Vec<String>,
-    /// The plan's cost beside others, in `unit` times its price.
+    /// The plan's cost beside other costs, in `unit` times its price.
     pub costs: Vec<CostBar>,
     pub timeline: Option<Timeline>,
-    /// Partitions that are cut, those with the most pieces first.
+    /// The partitions that are split, those with the most pieces first.
     pub splits: Vec<SplitBar>,
-    /// The first is of the nodes; others may be of partitions.
+    /// The stages. The first is of the nodes; others may be of partitions.
     pub stages: Vec<Stage>,
-    /// What the first has values of, where it is not the nodes.
+    /// The kind of row in the first stage, if it is not nodes.
     pub rows: PictureRows,
     pub flows: Vec<Flow>,
-    /// What is done, in order, a line for each step.
+    /// The steps in order, a line for each.
     pub steps: Vec<String>,
-    /// What a flow's amount counts, as in `records`.
+    /// The unit of a flow's amount, such as `records`.
     pub unit: String,
-    /// Values and amounts are bytes, and shown as commands show sizes: `1.5 MiB`.
+    /// Values and amounts are bytes, in the format that commands use: `1.5 MiB`.
     pub sizes: bool,
-    /// Names of the nodes; numbers where there are none.
+    /// The names of the nodes; without names, their numbers.
     pub names: Vec<String>,
 }
 
-/// What values are of.
+/// The kind of row that values belong to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PictureRows {
     #[default]
@@ -52,7 +52,7 @@ pub enum PictureRows {
 }
 
 impl PictureRows {
-    /// Above the rows.
+    /// Returns the heading above the rows.
     fn heading(self) -> &'static str {
         match self {
             Self::Nodes => "node",
@@ -61,7 +61,7 @@ impl PictureRows {
     }
 }
 
-/// A value for each node, as in `existing before`.
+/// One value for each node, such as `existing before`.
 #[derive(Debug, Clone, Default)]
 pub struct Stage {
     pub title: String,
@@ -70,7 +70,7 @@ pub struct Stage {
     pub group: u32,
 }
 
-/// What goes from one node to another.
+/// An amount that moves from one node to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Flow {
     pub from: u32,
@@ -80,7 +80,7 @@ pub struct Flow {
 }
 
 impl Picture {
-    /// Adds to the flow between two nodes. Flows are kept in the order in which they came.
+    /// Sums the flows between each pair of nodes. Flows keep their order of arrival.
     pub fn sum_flows(transfers: impl IntoIterator<Item = (u32, u32, f64)>) -> Vec<Flow> {
         let mut sums = std::collections::BTreeMap::<(u32, u32), (f64, u32)>::new();
         for (from, to, amount) in transfers {
@@ -97,7 +97,7 @@ impl Picture {
         sums.into_iter().map(flow).collect()
     }
 
-    /// A value as it is shown.
+    /// Formats a value.
     fn shown(&self, value: f64) -> String {
         match self.sizes {
             true => size(value),
@@ -105,7 +105,7 @@ impl Picture {
         }
     }
 
-    /// An amount with its unit.
+    /// Formats an amount with its unit.
     fn counted(&self, amount: f64) -> String {
         match self.sizes {
             true => size(amount),
@@ -122,7 +122,7 @@ impl Picture {
         given.cloned().unwrap_or_else(|| node.to_string())
     }
 
-    /// The largest value of a stage's group.
+    /// Returns the largest value of a stage's group.
     fn scale(&self, group: u32) -> f64 {
         let stages = self.stages.iter().filter(|stage| stage.group == group);
         stages
@@ -150,7 +150,7 @@ impl Stage {
     }
 }
 
-/// 1234567 -> `1.23M`: three digits and a unit.
+/// Formats a number as three digits and a unit: 1234567 -> `1.23M`.
 pub fn short(value: f64) -> String {
     let units = ["", "k", "M", "G", "T", "P", "E"];
     let (mut value, mut unit) = (value, 0);
@@ -166,7 +166,7 @@ pub fn short(value: f64) -> String {
     format!("{value:.digits$}{}", units[unit])
 }
 
-/// 1572864 -> `1.5 MiB`: bytes, with one digit and a unit of 1024.
+/// Formats bytes with one digit and a unit of 1024: 1572864 -> `1.5 MiB`.
 pub fn size(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let (mut value, mut unit) = (bytes, 0);

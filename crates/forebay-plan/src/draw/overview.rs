@@ -1,17 +1,17 @@
-//! Above the timeline: the cost beside the bound. Below it: what the split partitions become.
+//! Draws the cost beside the bound above the timeline, and the split partitions below it.
 
 use super::canvas::{BOLD, COLORS, INK, MARGIN, SMALL, WIDTH, block, label, line};
 use super::{Picture, short};
 
-/// A cost and the parts that it is the sum of.
+/// A cost, and the parts that it is the sum of.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CostBar {
     pub title: String,
     pub parts: Vec<(&'static str, f64)>,
 }
 
-/// A partition that is cut: its pieces in order, as records and the nodes that each is for, the
-/// primary's first.
+/// A split partition: its pieces in order, each with its records and its nodes, the primary's
+/// first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SplitBar {
     pub title: String,
@@ -19,10 +19,10 @@ pub struct SplitBar {
 }
 
 const ROW: f64 = 24.0;
-/// Where bars begin, right of their titles.
+/// The left end of the bars, right of their titles.
 const LEFT: f64 = MARGIN + 150.0;
 const SHOWN_SPLITS: usize = 6;
-/// More pieces than this have no edges of their own.
+/// The most pieces that are drawn with their own edges.
 const DRAWN_PIECES: usize = 400;
 
 pub fn costs_height(picture: &Picture) -> f64 {
@@ -41,7 +41,7 @@ fn rows_height(rows: usize) -> f64 {
     }
 }
 
-/// A bar for each cost, to one scale; the last one is the bound, drawn through all of them.
+/// Draws a bar for each cost, to one scale. The last one is the bound, drawn through all of them.
 pub fn costs(out: &mut String, picture: &Picture, top: f64) {
     let total = |bar: &CostBar| bar.parts.iter().map(|part| part.1).sum::<f64>();
     let most = picture.costs.iter().map(total).fold(0.0, f64::max);
@@ -87,7 +87,7 @@ pub fn costs(out: &mut String, picture: &Picture, top: f64) {
     );
 }
 
-/// The partitions that are cut, each as a bar of its pieces with the nodes that they are for.
+/// Draws the split partitions, each as a bar of its pieces with their nodes.
 pub fn splits(out: &mut String, picture: &Picture, top: f64) {
     if picture.splits.is_empty() {
         return;
@@ -123,7 +123,7 @@ fn pieces(out: &mut String, picture: &Picture, bar: &SplitBar, y: f64) {
     };
     let mut x = LEFT;
     let mut first = 0;
-    // Beyond what can be told apart, neighbours are drawn as one.
+    // Beyond what the eye can distinguish, neighbours are drawn as one.
     let together = bar.pieces.len().div_ceil(DRAWN_PIECES);
     for pieces in bar.pieces.chunks(together) {
         let width = pieces.iter().map(|piece| piece.0).sum::<f64>() * scale;

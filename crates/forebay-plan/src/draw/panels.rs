@@ -1,4 +1,4 @@
-//! A panel for each group of stages: the nodes' values, stage beside stage.
+//! Draws a panel for each group of stages, with the nodes' values side by side.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ pub fn height(picture: &Picture) -> f64 {
     groups(picture).len() as f64 * (PANEL + PANEL_GAP)
 }
 
-/// Stages of one group that follow each other.
+/// Splits the stages into runs of the same group.
 fn groups(picture: &Picture) -> Vec<&[Stage]> {
     picture
         .stages
@@ -31,7 +31,7 @@ pub fn draw(out: &mut String, picture: &Picture, top: f64) {
     }
 }
 
-/// The later a stage, the darker.
+/// Returns the opacity of a stage: the later, the darker.
 fn opacity(place: usize, stages: usize) -> f64 {
     1.0 - 0.65 * (stages - 1 - place) as f64 / (stages.max(2) - 1) as f64
 }
@@ -128,7 +128,7 @@ fn bars(
     }
 }
 
-/// Many nodes: a later stage is a line over the bars of the first one.
+/// Draws many nodes: later stages are lines over the bars of the first one.
 fn profile(
     out: &mut String,
     stage: &Stage,
@@ -151,7 +151,7 @@ fn profile(
     );
 }
 
-/// The nodes' names, or some of their numbers along the axis.
+/// Draws the nodes' names, or some of their numbers along the axis.
 fn names(out: &mut String, picture: &Picture, count: usize, bottom: f64) {
     let step = (WIDTH - 2.0 * MARGIN) / count.max(1) as f64;
     let every = [1, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];

@@ -1,14 +1,16 @@
-//! The picture as SVG: the verdict, cost and bound, the timeline, the splits, a panel of bars for
-//! each group of stages, the steps, and what goes from where to where.
+//! Draws the picture as SVG.
 //!
-//! With few nodes each has its bar and its name. With many, bars become thin and the matrix's cells
-//! hold several nodes each, so that the drawing keeps its size.
+//! It has the verdict, cost and bound, the timeline, the splits, a panel of bars for each group of
+//! stages, the steps, and the flows between nodes.
+//!
+//! With few nodes, each has its bar and its name. With many, bars become thin and each cell of the
+//! matrix has several nodes, so that the drawing keeps its size.
 
 use super::canvas::{BOLD, INK, MARGIN, WIDTH, label};
 use super::text::wrapped;
 use super::{Picture, flows, overview, panels, timeline};
 
-/// The letters of a line across the drawing, bold ones.
+/// The number of letters in a line across the drawing, and of bold ones.
 const LETTERS: usize = 135;
 
 /// Draws the picture.

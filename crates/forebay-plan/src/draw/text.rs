@@ -1,11 +1,11 @@
-//! The picture as a few lines of text, for a terminal.
+//! Draws the picture as a few lines of text, for a terminal.
 
 use std::fmt::Write;
 
 use super::{Picture, Stage};
 
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Up to this many nodes each has a line.
+/// The most nodes that each have a line.
 const LINES: usize = 16;
 const BAR: usize = 24;
 
@@ -33,7 +33,7 @@ pub fn text(picture: &Picture, width: usize) -> String {
     out
 }
 
-/// A line for each node, a bar for each stage.
+/// Draws a line for each node, with a bar for each stage.
 fn bars(out: &mut String, picture: &Picture, width: usize) {
     let heading = picture.rows.heading();
     let names: Vec<String> = (0..picture.nodes())
@@ -72,7 +72,7 @@ fn bars(out: &mut String, picture: &Picture, width: usize) {
     out.push('\n');
 }
 
-/// The titles of the columns, over several lines where they are long.
+/// Writes the titles of the columns, over several lines if they are long.
 fn headings(out: &mut String, picture: &Picture, (heading, wide): (&str, usize), column: usize) {
     let stages = picture.stages.iter();
     let titles: Vec<Vec<String>> = stages.map(|stage| wrapped(&stage.title, column)).collect();
@@ -92,7 +92,7 @@ fn headings(out: &mut String, picture: &Picture, (heading, wide): (&str, usize),
     }
 }
 
-/// A title in lines of so many letters, words whole where they fit.
+/// Breaks a title into lines of at most this many letters; keeps words whole if they fit.
 pub(super) fn wrapped(title: &str, letters: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in title.split(' ') {
@@ -111,8 +111,8 @@ pub(super) fn wrapped(title: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// A line of blocks for each stage: nodes from left to right, several to a block, the busiest of
-/// which counts.
+/// Draws a line of blocks for each stage. Nodes go from left to right, several to a block, and the
+/// busiest of them counts.
 fn profiles(out: &mut String, picture: &Picture, width: usize) {
     let wide = picture
         .stages
@@ -140,7 +140,7 @@ fn profiles(out: &mut String, picture: &Picture, width: usize) {
     }
 }
 
-/// The columns that a value takes.
+/// Returns the number of columns that a value takes.
 fn value_width(picture: &Picture) -> usize {
     if picture.sizes { 10 } else { 6 }
 }
@@ -162,7 +162,7 @@ fn part(value: f64, scale: f64) -> f64 {
 }
 
 fn block(part: f64) -> char {
-    // What is there at all is seen.
+    // Values above zero are always visible.
     let height = if part > 0.0 {
         (part * 8.0).round().max(1.0)
     } else {

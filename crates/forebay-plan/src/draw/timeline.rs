@@ -1,29 +1,29 @@
-//! The timeline: a row for each node, on it what the node sends, receives and inserts, and when.
+//! Draws the timeline: a row for each node, with what it sends, receives and inserts, and when.
 
 use super::canvas::{BOLD, COLORS, INK, LABELLED, MARGIN, SMALL, WIDTH, block, label, line};
 use super::{Picture, short};
 
-/// What nodes do when.
+/// The work of the nodes over time.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
     pub bars: Vec<TimeBar>,
     pub unit: TimeUnit,
-    /// When the steps end and the inserts begin, where there are any.
+    /// The time at which the steps end and the inserts, if any, begin.
     pub steps_end: f64,
-    /// When all would be inserted without the plan.
+    /// The time at which everything would be inserted without the plan.
     pub without: Option<f64>,
 }
 
-/// What the time axis counts.
+/// The unit of the time axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum TimeUnit {
     #[default]
     Seconds,
-    /// The time that a node takes for one of these, where bandwidths are not known.
+    /// The time that a node takes for one of these, if bandwidths are not known.
     One(&'static str),
 }
 
-/// What one node does from one moment to another.
+/// One piece of work of a node, with its start and end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeBar {
     pub work: Activity,
@@ -46,7 +46,7 @@ const LEGEND: [(&str, &str); 3] = [
     ("receives", COLORS[0]),
     ("inserts", COLORS[1]),
 ];
-/// Beyond so many bars a row is cut into cells, each as dark as the nodes are busy.
+/// With more bars than this, a row is divided into cells, each as dark as the nodes are busy.
 const MOST_BARS: usize = 3000;
 const CELLS: usize = 150;
 
@@ -61,7 +61,7 @@ impl Activity {
 }
 
 impl Timeline {
-    /// When all is done.
+    /// Returns the time at which all work is done.
     pub fn end(&self) -> f64 {
         self.bars.iter().map(|bar| bar.end).fold(0.0, f64::max)
     }
@@ -74,12 +74,12 @@ impl Timeline {
         if Self::rows(nodes) > 16 { 12.0 } else { 20.0 }
     }
 
-    /// Pixels from the top of its title to the foot of its axis.
+    /// Returns the pixels from the top of its title to the foot of its axis.
     pub fn height(&self, nodes: usize) -> f64 {
         Self::rows(nodes) as f64 * Self::row_height(nodes) + 102.0
     }
 
-    /// A moment as people tell it.
+    /// Formats a moment for people.
     fn moment(&self, time: f64) -> String {
         if self.unit != TimeUnit::Seconds {
             return short(time);
@@ -90,7 +90,7 @@ impl Timeline {
         format!("{} {unit}", short(time / size))
     }
 
-    /// When all is done, with the plan and without it.
+    /// Returns the time at which all work is done, the later of with and without the plan.
     fn last(&self) -> f64 {
         self.without.unwrap_or(0.0).max(self.end())
     }
@@ -164,7 +164,7 @@ fn diamond(out: &mut String, x: f64, y: f64, title: &str) {
     );
 }
 
-/// Round moments, and those that count: the ends of the steps, of the inserts, and of those without
+/// Draws the axis: round moments, and the ends of the steps, of the inserts, and of those without
 /// the plan.
 fn axis(out: &mut String, timeline: &Timeline, top: f64, bottom: f64) {
     let (steps, end, last) = (timeline.steps_end, timeline.end(), timeline.last());
@@ -191,7 +191,7 @@ fn axis(out: &mut String, timeline: &Timeline, top: f64, bottom: f64) {
         line(out, (x, top), (x, bottom + 22.0), INK, dashed);
         let text = format!("{word}: {}", timeline.moment(time));
         let width = 8.0 * text.chars().count() as f64;
-        // Each beside its line, and below the one before where the two would touch.
+        // Each label is beside its line, and below the previous one if the two would touch.
         let (anchor, left) = match x + width > WIDTH - MARGIN {
             true => ("end", x - width),
             false => ("start", x),
@@ -206,7 +206,7 @@ fn axis(out: &mut String, timeline: &Timeline, top: f64, bottom: f64) {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, at least `least`.
+/// Returns 1, 2 or 5 times a power of ten, at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(f64::MIN_POSITIVE).log10().floor());
     let steps = [1.0, 2.0, 5.0].map(|step| step * power);
@@ -258,7 +258,7 @@ fn bars(out: &mut String, picture: &Picture, timeline: &Timeline, top: f64, heig
     }
 }
 
-/// Many nodes, or many steps: each cell as dark as its nodes are busy in its time.
+/// Draws cells for many nodes or steps: each as dark as its nodes are busy in its time.
 fn cells(out: &mut String, timeline: &Timeline, nodes: usize, top: f64, height: f64) {
     let rows = Timeline::rows(nodes);
     let mut busy = vec![[0.0f64; LEGEND.len()]; rows * CELLS];

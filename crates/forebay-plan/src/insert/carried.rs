@@ -1,4 +1,4 @@
-//! From an assignment to the plan that makes it so: its moves, steps, map and nodes' prices.
+//! Turns an assignment into a plan: its moves, steps, map and nodes' prices.
 
 use super::holders::Holders;
 use super::order::{OrderedMove, in_order};
@@ -8,7 +8,7 @@ use super::problem::Problem;
 use super::region::Region;
 use crate::{Action, Node, NodePrice, Partition, PartitionMap, Step};
 
-/// The partitions as they are before the plan.
+/// Returns the partitions before the plan.
 pub fn map(region: &Region, pieces: &Pieces, nodes: Vec<Node>) -> PartitionMap {
     let mut held = vec![(0.0, 0.0); pieces.originals.len()];
     for piece in &pieces.pieces {
@@ -34,7 +34,7 @@ pub fn map(region: &Region, pieces: &Pieces, nodes: Vec<Node>) -> PartitionMap {
     }
 }
 
-/// The machines of each piece under an assignment of all replicas.
+/// Returns the machines of each piece under an assignment of all replicas.
 pub fn holders(region: &Region, pieces: &Pieces, dest: &[u32]) -> Vec<Holders> {
     let mut rest = dest;
     let of_piece = |of: u32| {
@@ -47,7 +47,7 @@ pub fn holders(region: &Region, pieces: &Pieces, dest: &[u32]) -> Vec<Holders> {
     origins.map(of_piece).collect()
 }
 
-/// What moves, in the order of the pieces.
+/// Returns the moves, in the order of the pieces.
 pub fn moves(region: &Region, homes: &[u32], dest: &[u32]) -> Vec<Move> {
     let pairs = (0u32..).zip(homes.iter().zip(dest));
     let moved = pairs.filter(|(_, (from, to))| from != to);
@@ -60,8 +60,8 @@ pub fn moves(region: &Region, homes: &[u32], dest: &[u32]) -> Vec<Move> {
         .collect()
 }
 
-/// The splits, then the moves: the largest first so that none is left alone at the end, as far as
-/// there is room.
+/// Returns the splits, then the moves. The largest come first, as far as there is room, so that no
+/// large move is alone at the end.
 pub fn steps(region: &Region, pieces: &Pieces, problem: &Problem, dest: &[u32]) -> Vec<Step> {
     let mut steps = pieces.steps.clone();
     let splits = steps.len() as u32;
@@ -85,7 +85,7 @@ pub fn steps(region: &Region, pieces: &Pieces, problem: &Problem, dest: &[u32]) 
 
 fn ordered(pieces: &Pieces, problem: &Problem, dest: &[u32]) -> Vec<OrderedMove> {
     if let Some(limits) = &problem.limits {
-        // The solution was taken for having an order.
+        // The solver accepts only solutions that have an order.
         return in_order(problem, limits, dest).unwrap_or_default();
     }
     // Without limits there are no replicas: each piece is one item.
@@ -100,7 +100,7 @@ fn ordered(pieces: &Pieces, problem: &Problem, dest: &[u32]) -> Vec<OrderedMove>
     items.into_iter().map(alone).collect()
 }
 
-/// What each machine pays. Every replica counts.
+/// Returns what each machine pays. Every replica counts.
 pub fn node_prices(
     region: &Region,
     pieces: &Pieces,

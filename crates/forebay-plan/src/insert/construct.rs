@@ -1,11 +1,13 @@
-//! A first plan under an insert limit: give away down to the limit, then place what was given by
-//! best fit in two dimensions, the largest first.
+//! Constructs a first plan under an insert limit.
+//!
+//! Machines give away partitions down to the limit. Then these are placed by best fit in two
+//! dimensions, the largest first.
 
 use super::fluid::FluidProblem;
 use super::least_loaded::LeastLoaded;
 use super::problem::Problem;
 
-/// Machines looked at for one partition.
+/// The most machines that are considered for one partition.
 const LOOKED_AT: usize = 12;
 
 /// The machines' times while a plan is made.
@@ -15,12 +17,12 @@ struct MachineLoads<'p> {
     moving: Vec<f64>,
     insert_limit: f64,
     move_limit: f64,
-    /// Bytes on each machine, where limits count them.
+    /// The bytes on each machine, if limits count them.
     held: Vec<f64>,
 }
 
 impl MachineLoads<'_> {
-    /// The fuller of the two dimensions if this were added.
+    /// Returns the fuller of the two dimensions if this were added.
     fn fill(&self, machine: usize, insert: f64, moving: f64) -> f64 {
         let m = &self.problem.machines[machine];
         let insert = self.insert[machine] + insert / m.insert_speed;
@@ -33,7 +35,7 @@ impl MachineLoads<'_> {
         (insert / self.insert_limit).max(move_part)
     }
 
-    /// Whether a machine has room for it.
+    /// Returns whether a machine has room for it.
     fn fits(&self, machine: usize, item: u32) -> bool {
         let limits = self.problem.limits.as_ref();
         limits.is_none_or(|limits| {
@@ -42,7 +44,7 @@ impl MachineLoads<'_> {
         })
     }
 
-    /// Takes an item's bytes from a machine, or puts them on it.
+    /// Adds an item's bytes to a machine, or removes them.
     fn hold(&mut self, machine: usize, item: u32, sign: f64) {
         if let Some(limits) = &self.problem.limits {
             self.held[machine] += sign * limits.grown[item as usize];
@@ -56,7 +58,8 @@ impl MachineLoads<'_> {
     }
 }
 
-/// An assignment whose machines insert about `limit` and move about what the fluid plan does.
+/// Returns an assignment whose machines insert about `limit` and move about as much as in the fluid
+/// plan.
 pub fn construct(fluid: &FluidProblem, problem: &Problem, limit: f64) -> Vec<u32> {
     let mut dest = problem.homes();
     let loads = problem.loads(&dest);
@@ -86,8 +89,8 @@ pub fn construct(fluid: &FluidProblem, problem: &Problem, limit: f64) -> Vec<u32
     dest
 }
 
-/// Takes from every machine above the limit what it gives away most cheaply; the last one goes if
-/// that leaves the machine nearer to the limit than keeping it.
+/// Takes from every machine above the limit what it gives away most cheaply. The last partition
+/// goes if that leaves the machine nearer to the limit than keeping it.
 fn give(fluid: &FluidProblem, filling: &mut MachineLoads, limit: f64) -> Vec<u32> {
     let mut pool = Vec::new();
     for machine in 0..filling.problem.machines.len() {
@@ -98,7 +101,7 @@ fn give(fluid: &FluidProblem, filling: &mut MachineLoads, limit: f64) -> Vec<u32
             }
             let it = filling.problem.items[item as usize];
             if it.insert > 2.0 * excess {
-                // A later, smaller one may fit.
+                // A later, smaller partition may fit.
                 continue;
             }
             excess -= it.insert;
@@ -110,12 +113,12 @@ fn give(fluid: &FluidProblem, filling: &mut MachineLoads, limit: f64) -> Vec<u32
     pool
 }
 
-/// Puts one partition where it leaves the least full machine; at home when that is no fuller than
-/// anywhere else.
+/// Places one partition so that its machine is the least full; at home if that is no fuller than
+/// others.
 fn place(filling: &mut MachineLoads, least_loaded: &mut LeastLoaded, dest: &mut [u32], item: u32) {
     let it = filling.problem.items[item as usize];
     let home = it.home as usize;
-    // Siblings keep it from two machines each: where they are, and where they come from.
+    // Each sibling excludes two machines: where it is, and where it comes from.
     let looked_at = LOOKED_AT + 2 * filling.problem.siblings(item).count();
     let mut best = (f64::INFINITY, home);
     if filling.fits(home, item) {

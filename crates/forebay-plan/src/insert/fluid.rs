@@ -1,9 +1,10 @@
-//! The fluid version of the problem, in which partitions may be cut anywhere: a lower bound for
-//! every plan, and where the good plans' insert limits lie.
+//! The fluid version of the problem, in which partitions may be divided anywhere.
 //!
-//! To get below an insert limit I, machine i has to give away at least s_i - I, and does so most
-//! cheaply in the order of move cost per insert, the last partition in part: phi_i(I). Everything
-//! that is given is taken by somebody, so the busiest machine moves at least
+//! It gives a lower bound for every plan, and the insert limits of the good plans.
+//!
+//! To get below an insert limit I, machine i has to give away at least s_i - I. It does so most
+//! cheaply in the order of move cost per insert, the last partition in part: phi_i(I). Another
+//! machine takes everything that is given, so the busiest machine moves at least
 //!
 //! ```text
 //! max( max_i phi_i, (sum of all phi + sum of the takers' own phi) / the takers' speed )
@@ -11,9 +12,9 @@
 //!
 //! which is convex in I, as is its sum with I.
 //!
-//! A partition that alone is a good part of a machine's load is not to be cut: either it stays and
-//! the others at its home make room, or it goes and those where it goes do (`LargePartition`). That
-//! bound only falls with I, so it is searched by halving intervals.
+//! A partition that alone is a good part of a machine's load is not divided. Either it stays and
+//! the others at its home make room, or it moves and those at its target do (`LargePartition`).
+//! That bound only falls with I, so it is searched by halving intervals.
 
 use super::limits::Limits;
 use super::problem::{InsertItem, Problem};
@@ -23,15 +24,15 @@ use super::problem::{InsertItem, Problem};
 struct Offers {
     /// Positions in the problem's items.
     items: Vec<u32>,
-    /// Insert cost of the first k.
+    /// The insert cost of the first k.
     insert: Vec<f64>,
-    /// Move cost of the first k.
+    /// The move cost of the first k.
     moving: Vec<f64>,
 }
 
 impl Offers {
-    /// Least move cost of giving away at least `amount` of insert cost, and its slope (move cost
-    /// per insert cost at that point); `None` if there is not that much.
+    /// Returns the least move cost of giving away at least `amount` of insert cost, and its slope
+    /// (move cost per insert cost at that point). Returns `None` if there is not that much.
     fn least(&self, amount: f64) -> Option<(f64, f64)> {
         let count = self.insert.partition_point(|&sum| sum < amount);
         let (&high, &high_move) = (self.insert.get(count)?, self.moving.get(count)?);
@@ -41,20 +42,19 @@ impl Offers {
         let (low, low_move) = (self.insert[count - 1], self.moving[count - 1]);
         let slope = (high_move - low_move) / (high - low);
         let part = (amount - low) * slope;
-        // Where numbers differ too much to divide, the bound is none the worse for what is left
-        // out.
+        // If numbers differ too much to divide, the bound is still valid without this part.
         if !slope.is_finite() || !part.is_finite() {
             return Some((low_move, 0.0));
         }
         Some((low_move + part, slope))
     }
 
-    /// The move cost of giving away everything.
+    /// Returns the move cost of giving away everything.
     fn all(&self) -> Option<(f64, f64)> {
         Some((self.moving.last().copied()?, 0.0))
     }
 
-    /// The same when the one at `place`, if any, has to stay.
+    /// Returns the least move cost if the item at `place`, if any, has to stay.
     fn least_without(&self, place: Option<usize>, item: &InsertItem, amount: f64) -> Option<f64> {
         match place {
             Some(place) if self.insert[place] < amount => {
@@ -66,9 +66,9 @@ impl Offers {
     }
 }
 
-/// A partition is large that is this part of a machine's share of the inserts.
+/// The part of a machine's share of the inserts from which a partition is large.
 const LARGE_SHARE: f64 = 0.25;
-/// At most as many large partitions are looked at one by one.
+/// The most large partitions that are considered one by one.
 const LARGE_COUNT: usize = 12;
 const HALVINGS: usize = 80;
 
@@ -77,13 +77,13 @@ const HALVINGS: usize = 80;
 pub struct FluidProblem<'p> {
     problem: &'p Problem,
     offers: Vec<Offers>,
-    /// Insert cost at home, at speed 1.
+    /// The insert cost at home, at speed 1.
     at_home: Vec<f64>,
-    /// Speed of those that take.
+    /// The total speed of the machines that take partitions.
     takers_speed: f64,
-    /// Below this limit no assignment can come.
+    /// No assignment gets below this limit.
     pub least_insert: f64,
-    /// No moves reach this one.
+    /// This limit is reached without moves.
     pub most_insert: f64,
     base_move: f64,
     whole: Vec<LargePartition>,
@@ -137,7 +137,8 @@ impl<'p> FluidProblem<'p> {
             .fold(0.0, |most: f64, (_, time)| most.max(time));
         let limits = problem.limits.as_ref();
         if limits.is_some_and(Limits::may_ask_for_moves) {
-            // What has to leave may make others insert more than anyone does without moves.
+            // Partitions that have to leave may make another machine insert more than any does
+            // without moves.
             let speeds = problem.machines.iter().map(|m| m.insert_speed);
             let slowest = speeds.fold(f64::INFINITY, f64::min);
             fluid.most_insert = fluid.at_home.iter().sum::<f64>() / slowest;
@@ -152,18 +153,18 @@ impl<'p> FluidProblem<'p> {
         machines.map(|(index, machine)| (index, self.at_home[index] / machine.insert_speed))
     }
 
-    /// The order in which a machine's partitions are best given away.
+    /// Returns the order in which a machine's partitions are best given away.
     pub fn order(&self, machine: usize) -> &[u32] {
         &self.offers[machine].items
     }
 
-    /// Insert cost that is at home on a machine, at speed 1.
+    /// Returns the insert cost that is at home on a machine, at speed 1.
     pub fn at_home(&self, machine: usize) -> f64 {
         self.at_home[machine]
     }
 
-    /// What machine `index` has to give away to come to the limit, at speed 1; without end where
-    /// it is drained.
+    /// Returns what machine `index` has to give away to reach the limit, at speed 1; infinite if it
+    /// is drained.
     pub fn excess(&self, index: usize, limit: f64) -> f64 {
         if self.problem.is_drained(index) {
             return f64::INFINITY;
@@ -172,8 +173,8 @@ impl<'p> FluidProblem<'p> {
         (self.at_home[index] - limit * speed).max(0.0)
     }
 
-    /// The least of the busiest machine's move time under an insert limit; infinite if the limit
-    /// cannot be kept.
+    /// Returns the least move time of the busiest machine under an insert limit; infinite if the
+    /// limit cannot be kept.
     pub fn moving(&self, limit: f64) -> f64 {
         let fluid = self.moving_and_slope(limit).0;
         let whole = self
@@ -183,12 +184,12 @@ impl<'p> FluidProblem<'p> {
         whole.fold(fluid, f64::max)
     }
 
-    /// Whether some partition is a good part of a machine's share by itself.
+    /// Returns whether some partition alone is a good part of a machine's share.
     pub fn has_large(&self) -> bool {
         !self.whole.is_empty()
     }
 
-    /// The partitions that are large against a machine's share, the largest first.
+    /// Returns the partitions that are large against a machine's share, the largest first.
     fn large(&self) -> Vec<LargePartition> {
         let items = &self.problem.items;
         let speeds = self.problem.machines.iter().map(|m| m.insert_speed);
@@ -208,7 +209,7 @@ impl<'p> FluidProblem<'p> {
         large.into_iter().map(whole).collect()
     }
 
-    /// The least of the busiest machine's move time if this partition is not cut.
+    /// Returns the least move time of the busiest machine if this partition is not divided.
     fn moving_whole(&self, whole: &LargePartition, limit: f64) -> f64 {
         let LargePartition { item, place } = *whole;
         let home = item.home as usize;
@@ -288,7 +289,7 @@ impl<'p> FluidProblem<'p> {
         }
     }
 
-    /// The limit at which the bound is lowest, and that bound.
+    /// Returns the limit at which the bound is lowest, and that bound.
     pub fn best(&self) -> (f64, f64) {
         let (limit, bound) = self.best_fluid();
         if self.whole.is_empty() {
@@ -325,7 +326,8 @@ impl<'p> FluidProblem<'p> {
         (best.1, whole.max(fluid))
     }
 
-    /// The limit at which the fluid plan is cheapest, and a value that no plan comes below.
+    /// Returns the limit at which the fluid plan is cheapest, and a lower bound of every plan's
+    /// cost.
     fn best_fluid(&self) -> (f64, f64) {
         let mut low = self.point(self.least_insert);
         let mut high = self.point(self.most_insert);
@@ -362,7 +364,8 @@ impl<'p> FluidProblem<'p> {
         (limit, bound)
     }
 
-    /// The limits at which the fluid plan costs at most `cost`: around `center`, the cheapest one.
+    /// Returns the limits at which the fluid plan costs at most `cost`: around `center`, the
+    /// cheapest one.
     pub fn range(&self, center: f64, cost: f64) -> (f64, f64) {
         let within = |limit: f64| limit + self.moving(limit) <= cost;
         let edge = |mut inside: f64, mut outside: f64| {
@@ -385,8 +388,8 @@ impl<'p> FluidProblem<'p> {
         )
     }
 
-    /// The most that the busiest machine inserts at least: on average, and by the pigeonhole (of
-    /// the q * m + 1 largest partitions some machine has q + 1).
+    /// Returns a lower bound of the busiest machine's inserts: on average, and by the pigeonhole
+    /// principle (of the q * m + 1 largest partitions some machine has q + 1).
     fn insert_bound(&self) -> f64 {
         let machines = &self.problem.machines;
         let takes_part = |index: &usize| !self.problem.is_drained(*index);
@@ -401,7 +404,7 @@ impl<'p> FluidProblem<'p> {
                 continue;
             }
             let given = self.offers[index].insert.last().copied().unwrap_or(0.0);
-            // What may not leave stays.
+            // A partition that may not leave stays.
             bound = bound.max((self.at_home[index] - given) / machine.insert_speed * (1.0 - 1e-12));
         }
         bound.max(self.pigeonhole())
@@ -417,7 +420,8 @@ impl<'p> FluidProblem<'p> {
         let mut inserts: Vec<f64> = self.problem.items.iter().map(|item| item.insert).collect();
         inserts.sort_unstable_by(|a, b| b.total_cmp(a));
         let (count, mut bound) = (self.problem.machines.len(), 0.0f64);
-        // The smallest q + 1 of the first q * m + 1; more than this many never bind.
+        // The smallest q + 1 of the first q * m + 1; more than this many are never the tightest
+        // bound.
         for q in 0..64 {
             let Some(last) = (q * count < inserts.len()).then_some(q * count) else {
                 break;

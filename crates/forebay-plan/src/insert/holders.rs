@@ -1,4 +1,4 @@
-//! The machines that hold a partition, as requests give them and plans name them.
+//! The machines that have a partition, as requests give them and plans name them.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The machine of a partition without replicas, or the machines of its replicas, the primary first.
-/// Where a request gives a list, its plan gives a list.
+/// If a request gives a list, its plan gives a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Holders {
@@ -33,7 +33,7 @@ impl From<Vec<u32>> for Holders {
 }
 
 impl Holders {
-    /// The machines, the primary's first.
+    /// Returns the machines, the primary's first.
     pub fn machines(&self) -> &[u32] {
         match self {
             Self::One(machine) => std::slice::from_ref(machine),
@@ -41,7 +41,7 @@ impl Holders {
         }
     }
 
-    /// Other machines, written as these are. There are as many of both.
+    /// Returns other machines in the same form. There are as many of both.
     pub fn like(&self, machines: &[u32]) -> Self {
         match (self, machines) {
             (Self::One(_), [machine]) => Self::One(*machine),

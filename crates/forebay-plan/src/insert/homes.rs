@@ -1,13 +1,13 @@
-//! The homes in a request, checked: every refusal names the path of the home.
+//! Checks the homes in a request: each error names the path of the home.
 
 use super::holders::Holders;
 use super::request::Request;
 use crate::input::InputError;
 
-/// More replicas of one partition are no plan but a mistake.
+/// The most replicas of one partition: a request for more is a mistake.
 const MOST_REPLICAS: usize = 32;
 
-/// The partitions of each table; `partitions` count as one table.
+/// Returns the number of partitions of each table; `partitions` count as one table.
 fn partition_counts(request: &Request) -> Vec<usize> {
     match (&request.tables, &request.partitions) {
         (Some(tables), _) => tables.iter().map(|table| table.home.len()).collect(),
@@ -15,7 +15,7 @@ fn partition_counts(request: &Request) -> Vec<usize> {
     }
 }
 
-/// A further region has a home for each partition of each table.
+/// Checks that a further region has a home for each partition of each table.
 pub fn check_shape(
     request: &Request,
     homes: &[Vec<Holders>],
@@ -33,9 +33,9 @@ pub fn check_shape(
     Err(InputError::new(format!("{path}.homes"), problem))
 }
 
-/// Checks the homes of all tables in a region, of which the request's own is number 0: machines
-/// that there are, each once for a partition, and as many for all partitions of a table.
-/// `partitions` may be of several tables, so they may have different numbers.
+/// Checks the homes of all tables in a region; the request's own is number 0. Machines have to
+/// exist and to be distinct for a partition. All partitions of a table have the same number of
+/// replicas. `partitions` may be of several tables, so they may have different numbers.
 pub fn check_homes(
     request: &Request,
     region: usize,
@@ -89,7 +89,7 @@ fn check_home(home: &Holders, count: usize, path: &dyn Fn() -> String) -> Result
     Ok(())
 }
 
-/// The field in which a home stands.
+/// Returns the path of a home's field.
 fn home_path(request: &Request, region: usize, table: usize, place: usize) -> String {
     match (region, &request.tables) {
         (0, None) => format!("partitions[{place}].h"),

@@ -1,5 +1,6 @@
-//! Neighbouring pieces of one partition that come to lie alike, put together again: what is left
-//! are the splits that a move needs.
+//! Joins neighbouring pieces of one partition that have the same assignment.
+//!
+//! What remains are the splits that a move needs.
 
 use super::carried::holders;
 use super::holders::Holders;
@@ -9,7 +10,7 @@ use super::region::Region;
 /// The assignments of all replicas, a list for each region.
 pub type Assignments = Vec<Vec<u32>>;
 
-/// The pieces put together, and the assignments of their replicas. REQUIRES: pieces were split at
+/// Returns the joined pieces, and the assignments of their replicas. REQUIRES: pieces were split at
 /// keys.
 pub fn join(pieces: &Pieces, regions: &[Region<'_>], dests: &Assignments) -> (Pieces, Assignments) {
     let places: Vec<Vec<Holders>> = regions
@@ -24,7 +25,7 @@ pub fn join(pieces: &Pieces, regions: &[Region<'_>], dests: &Assignments) -> (Pi
         tables: pieces.tables.clone(),
         ..Pieces::default()
     };
-    // The first of the old pieces that each new one consists of.
+    // The first old piece of each new one.
     let mut firsts = Vec::with_capacity(pieces.originals.len());
     let mut further = Vec::new();
     for of in in_key_order(pieces) {
@@ -51,8 +52,9 @@ pub fn join(pieces: &Pieces, regions: &[Region<'_>], dests: &Assignments) -> (Pi
     (joined, dests)
 }
 
-/// The numbers of the pieces of each partition, by their keys: the first has the partition's own
-/// number, further ones were added behind all partitions, one partition's after another's.
+/// Returns the numbers of the pieces of each partition, by their keys. The first has the
+/// partition's own number. Further ones were added after all partitions, one partition's after
+/// another's.
 fn in_key_order(pieces: &Pieces) -> Vec<Vec<usize>> {
     let count = pieces.originals.len();
     let mut orders: Vec<Vec<usize>> = (0..count).map(|of| vec![of]).collect();

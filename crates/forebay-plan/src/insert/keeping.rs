@@ -1,16 +1,16 @@
-//! What limits say of assignments: whether they are kept, and what has to be done for them.
+//! Checks assignments against the limits, and makes the moves that limits require.
 
 use super::limits::{LIMIT_SLACK, Limits, UnmetLimit};
 use super::problem::Problem;
 
 impl Problem {
-    /// Whether an assignment keeps the limits.
+    /// Returns whether an assignment keeps the limits.
     pub fn allows(&self, dest: &[u32]) -> bool {
         let limits = self.limits.as_ref();
         limits.is_none_or(|limits| limits.check(self, dest).is_ok())
     }
 
-    /// The other replicas of an item's piece.
+    /// Returns the other replicas of an item's piece.
     #[inline]
     pub fn siblings(&self, item: u32) -> impl Iterator<Item = u32> + use<> {
         let limits = self.limits.as_ref();
@@ -18,12 +18,14 @@ impl Problem {
         all.filter(move |other| *other != item)
     }
 
-    /// Whether an item may go to a machine that is not its home: the machine takes, and no sibling
-    /// is there or has its home there, nor in its zone unless that is the item's own.
+    /// Returns whether an item may move to a machine that is not its home. The machine has to take
+    /// partitions. No sibling may be on it or have its home on it, nor in its zone unless that is
+    /// the item's own.
     ///
-    /// So moves bring no two siblings together, in whatever order they are done, and whoever
-    /// returns finds its home free. Nothing is lost by it: where an item would take the home of a
-    /// sibling that goes elsewhere, it can go there itself, and the sibling stays.
+    /// So no two siblings are on one machine, in whatever order the moves are done, and an item
+    /// that returns finds its home free. The rule excludes no good plan. If an item would take the
+    /// home of a sibling that moves, it can go to the sibling's target instead, and the sibling
+    /// stays.
     #[inline]
     pub fn may_take(&self, machine: u32, item: u32, dest: &[u32]) -> bool {
         let is_near = self.is_in_zone(machine, self.items[item as usize].home);
@@ -42,7 +44,7 @@ impl Problem {
         zone(one).is_some() && zone(one) == zone(other)
     }
 
-    /// An assignment whose moves carry no more than they may.
+    /// Returns an assignment whose moves carry no more than they may.
     pub fn within_moved(&self, dest: Vec<u32>) -> Vec<u32> {
         match &self.limits {
             Some(limits) => limits.within_moved(self, dest),
@@ -58,7 +60,7 @@ impl Limits {
         moved.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Whether an assignment keeps all limits at its end.
+    /// Checks whether an assignment keeps all limits at its end.
     pub fn check(&self, problem: &Problem, dest: &[u32]) -> Result<(), UnmetLimit> {
         for &machine in dest {
             if self.drained[machine as usize] {
@@ -83,8 +85,8 @@ impl Limits {
         Ok(())
     }
 
-    /// The least that has to be done: what is drained goes to the machine with room that inserts
-    /// least, of those that may take it; all else stays.
+    /// Returns the least moves required. A drained partition goes to the machine with room that
+    /// inserts least, of those that may take it. All others stay.
     pub fn forced(&self, problem: &Problem) -> Vec<u32> {
         let mut dest = problem.homes();
         let loads = problem.loads(&dest);

@@ -1,4 +1,4 @@
-//! Machines by how full they are, the emptiest first, while they fill up.
+//! Returns machines by how full they are, the emptiest first, while they fill up.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -24,8 +24,8 @@ impl PartialOrd for MachineFill {
     }
 }
 
-/// A heap whose entries may be older than the machines' fill: what is on top is looked up again.
-/// Machines that become emptier keep their place until they are looked at.
+/// A heap of machines whose entries may be older than the machines' fill: the top is checked again.
+/// Machines that become emptier keep their place until they are checked.
 #[derive(Debug, Clone, Default)]
 pub struct LeastLoaded {
     heap: BinaryHeap<MachineFill>,
@@ -55,15 +55,15 @@ impl LeastLoaded {
         None
     }
 
-    /// The emptiest machine.
+    /// Returns the emptiest machine.
     pub fn least(&mut self, fill: impl Fn(usize) -> f64) -> Option<usize> {
         let entry = self.pop(&fill)?;
         self.heap.push(entry);
         Some(entry.machine as usize)
     }
 
-    /// Shows machines from the emptiest on, at most `count`, until `look` says that no later one
-    /// can do: it is given the machine and how full it is.
+    /// Passes machines from the emptiest on, at most `count`, until `look` says that no later one
+    /// can do. `look` gets the machine and its fill.
     pub fn look(
         &mut self,
         count: usize,

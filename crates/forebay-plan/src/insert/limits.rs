@@ -1,37 +1,39 @@
-//! What a plan has to keep to besides its cost: bytes that a machine may hold, bytes that may be
-//! moved in all, machines that are drained, replicas that stand apart. Bytes and replicas are kept
-//! to at every step, not only at the end.
+//! The limits of a plan besides its cost.
+//!
+//! They are the bytes that a machine may have, the bytes that may be moved in all, drained
+//! machines, and separate replicas. The limits on bytes and replicas hold at every step, not only
+//! at the end.
 
 use super::siblings::Siblings;
 
-/// Sums in another order may differ in their last digits.
+/// A tolerance: sums in another order may differ in their last digits.
 pub const LIMIT_SLACK: f64 = 1.0 + 1e-12;
 
 /// The limits of one instance.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Limits {
-    /// Bytes of each item that its move carries.
+    /// The bytes that each item's move carries.
     pub bytes: Vec<f64>,
     /// The most bytes of each item, now or after the inserts.
     pub grown: Vec<f64>,
-    /// Bytes that each machine may hold; infinite where there is no limit.
+    /// The bytes that each machine may have; infinite if there is no limit.
     pub room: Vec<f64>,
     /// Whether one of these is finite.
     pub has_room_limits: bool,
-    /// Bytes that all moves may carry together.
+    /// The bytes that all moves may carry together.
     pub max_moved: f64,
-    /// Machines that are to hold nothing in the end. They take nothing.
+    /// The machines that have to be empty in the end. They take no partitions.
     pub drained: Vec<bool>,
-    /// Items that may not be on one machine.
+    /// The items that may not be on one machine.
     pub siblings: Siblings,
 }
 
 /// The limit that no plan was found for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum UnmetLimit {
-    /// A machine would hold so many bytes of those that it may.
+    /// A machine would have more bytes than it may.
     Room { machine: u32, bytes: f64, room: f64 },
-    /// Moves that have to be made carry so many bytes of those that may be moved.
+    /// The required moves carry more bytes than may be moved.
     Moved { bytes: f64, limit: f64 },
     /// A drained machine's partitions fit nowhere else.
     Drained { machine: u32 },
@@ -40,7 +42,7 @@ pub enum UnmetLimit {
 }
 
 impl Limits {
-    /// Limits that keep nothing back.
+    /// Returns limits that restrict nothing.
     pub fn open(items: usize, machines: usize) -> Self {
         Self {
             bytes: vec![0.0; items],
@@ -53,17 +55,17 @@ impl Limits {
         }
     }
 
-    /// Whether leaving everything where it is may break them.
+    /// Returns whether an assignment without moves may break them.
     pub fn may_ask_for_moves(&self) -> bool {
         self.has_room_limits || self.drained.contains(&true)
     }
 
-    /// Bytes on each machine when all is done.
+    /// Returns the bytes on each machine after the inserts.
     pub fn held(&self, dest: &[u32]) -> Vec<f64> {
         self.sums(&self.grown, dest)
     }
 
-    /// Bytes on each machine while nothing has been inserted.
+    /// Returns the bytes on each machine before the inserts.
     pub fn existing(&self, dest: &[u32]) -> Vec<f64> {
         self.sums(&self.bytes, dest)
     }

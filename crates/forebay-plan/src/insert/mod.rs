@@ -1,5 +1,6 @@
-//! Splits and moves before a bulk insert, so that it runs on all machines alike
-//! (docs/papers/planned-bulk-insertion.md).
+//! Plans splits and moves before a bulk insert, so that all machines insert alike.
+//!
+//! docs/papers/planned-bulk-insertion.md describes the method.
 
 mod carried;
 mod construct;

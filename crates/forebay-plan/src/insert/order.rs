@@ -1,20 +1,20 @@
-//! The order of moves in which no machine ever holds more bytes than it may.
+//! Orders moves so that no machine ever has more bytes than it may.
 
 use super::limits::{Limits, UnmetLimit};
 use super::problem::Problem;
 
-/// One move, and the earlier ones in the order that it waits for.
+/// One move, and the earlier moves in the order that it waits for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OrderedMove {
     pub item: u32,
     pub after: Vec<u32>,
 }
 
-/// Moves in an order, the largest first as far as there is room. A copy needs room at its new
-/// machine before the old one is given up.
+/// Returns moves in an order, the largest first as far as there is room. A copy needs room on its
+/// new machine before the old one is dropped.
 ///
-/// The moves to one machine wait for a growing number of the moves from it, so that its limit holds
-/// in whatever order the others are done.
+/// The moves to one machine wait for a growing number of the moves from it. So its limit holds in
+/// whatever order the others are done.
 pub fn in_order(
     problem: &Problem,
     limits: &Limits,
@@ -28,10 +28,11 @@ pub fn in_order(
     let bytes = |item: u32| limits.bytes[item as usize];
     waiting.sort_by(|&a, &b| bytes(b).total_cmp(&bytes(a)).then(a.cmp(&b)));
     let mut order: Vec<OrderedMove> = Vec::with_capacity(waiting.len());
-    // Moves from each machine that no move to it waits for yet, and the last one to it that waits.
+    // The moves from each machine that no move to it waits for yet, and the last one to it that
+    // waits.
     let mut gone: Vec<Vec<u32>> = vec![Vec::new(); held.len()];
     let mut last: Vec<Option<u32>> = vec![None; held.len()];
-    // What is certain to be there while those moves are not waited for.
+    // The bytes that are certain to be there while no move waits for those moves.
     let mut certain = held.clone();
     while !waiting.is_empty() {
         let before = waiting.len();
@@ -66,8 +67,8 @@ pub fn in_order(
     Ok(order)
 }
 
-/// An assignment that can be carried out: where moves wait for each other, one of them goes
-/// elsewhere or stays.
+/// Returns an assignment that can be carried out. If moves wait for each other, one of them gets
+/// another target or stays.
 pub fn carried_out(
     problem: &Problem,
     limits: &Limits,

@@ -1,4 +1,4 @@
-//! What `forebay plan insert --json` prints. docs/reference/plan-json.md describes the fields.
+//! The output of `forebay plan insert --json`. docs/reference/plan-json.md describes the fields.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::request::Operation;
 use crate::draw::Timeline;
 use crate::{Key, PartitionMap, Plan};
 
-/// Splits, and for each region where the pieces go.
+/// The splits, and the destinations of the pieces in each region.
 #[derive(Debug, Clone, Serialize)]
 pub struct InsertPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -16,10 +16,10 @@ pub struct InsertPlan {
     #[serde(skip)]
     pub operation: Operation,
     pub splits: Vec<Split>,
-    /// Of the partitions after the splits, where there are any.
+    /// The boundaries of the partitions after the splits, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<PieceReport>,
-    /// Partitions that will be above the limit, as their keys cannot be told apart by the samples.
+    /// The partitions that will exceed the limit, as the samples do not distinguish their keys.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub oversize: Vec<u32>,
     #[serde(flatten)]
@@ -33,34 +33,34 @@ pub struct RegionPlan {
     #[serde(rename = "region", skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub machines: usize,
-    /// The machine of each partition after the splits, or those of its replicas: one that moved
-    /// stands where the one that it replaces stood.
+    /// The machine of each partition after the splits, or those of its replicas. A replica that
+    /// moved has the position of the one that it replaces.
     pub dest: Vec<Holders>,
     pub moves: Vec<Move>,
     pub cost: f64,
     pub cost_no_moves: f64,
     pub lower_bound: f64,
-    /// Records that the busiest machine inserts, by its capacity.
+    /// The records that the busiest machine inserts, by its capacity.
     pub s_max: f64,
-    /// Records that the busiest machine moves, by its capacity.
+    /// The records that the busiest machine moves, by its capacity.
     pub o_max: f64,
     pub plan: Plan,
-    /// Cut by [`RegionPlan::cut`]: the first step of each batch and the one after its last.
+    /// The batches of [`RegionPlan::cut`]: the first step of each and the one after its last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<[usize; 2]>,
-    /// What the plan begins with, for checking it.
+    /// The map before the plan, for checking it.
     #[serde(skip)]
     pub map: PartitionMap,
-    /// Names of the machines, where given.
+    /// The names of the machines, if given.
     #[serde(skip)]
     pub machine_names: Vec<Option<String>>,
-    /// When what is done, for the drawing.
+    /// The times of all work, for the drawing.
     #[serde(skip)]
     pub timeline: Option<Timeline>,
 }
 
 impl RegionPlan {
-    /// Cuts the plan into batches of at most so many bytes.
+    /// Divides the plan into batches of at most this many bytes.
     pub fn cut(&mut self, bytes: f64) {
         let batches = self.plan.batches(bytes).into_iter();
         self.batches = batches.map(|batch| [batch.start, batch.end]).collect();
@@ -75,7 +75,7 @@ pub struct Split {
     pub right: u32,
 }
 
-/// A partition, or one replica of it, goes to another machine.
+/// The move of a partition, or of one replica of it, to another machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Move {
     pub partition: u32,

@@ -1,6 +1,7 @@
-//! The paper's algorithm (sections 4.4 and 4.5): Offload, MinMove and Onload for some insert
-//! limits, of which the cheapest plan stays. docs/papers/planned-bulk-insertion.md lists what is
-//! corrected.
+//! The paper's algorithm (sections 4.4 and 4.5): Offload, MinMove and Onload.
+//!
+//! It runs for some insert limits, and keeps the cheapest plan.
+//! docs/papers/planned-bulk-insertion.md lists what is corrected.
 
 use super::fluid::FluidProblem;
 use super::least_loaded::LeastLoaded;
@@ -19,7 +20,7 @@ struct Vector {
     y: f64,
 }
 
-/// What a machine has room for.
+/// The room of a machine.
 #[derive(Debug, Clone, Copy)]
 struct Bin {
     machine: u32,
@@ -28,7 +29,7 @@ struct Bin {
     v: f64,
 }
 
-/// The cheapest of the paper's plans, and of no moves.
+/// Returns the cheapest of the paper's plans, and of no moves.
 pub fn plan(problem: &Problem, fluid: &FluidProblem) -> Vec<u32> {
     let mut best = (problem.cost(&problem.homes()), problem.homes());
     let bound = fluid.best().1;
@@ -45,8 +46,8 @@ pub fn plan(problem: &Problem, fluid: &FluidProblem) -> Vec<u32> {
     best.1
 }
 
-/// Insert limits worth a plan: all over the range for few partitions, else around the fluid
-/// optimum.
+/// Returns the insert limits to try: over the whole range for few partitions, otherwise around the
+/// fluid optimum.
 fn limits(problem: &Problem, fluid: &FluidProblem) -> Vec<f64> {
     let (low, high) = (fluid.least_insert, fluid.most_insert);
     if problem.items.len() <= SCANNED_PARTITIONS {
@@ -82,7 +83,7 @@ fn plan_under(problem: &Problem, fluid: &FluidProblem, limit: f64) -> Vec<u32> {
     let of = |bin: &Bin| slope(bin.u, bin.v);
     bins.sort_by(|a, b| of(a).total_cmp(&of(b)).then(a.machine.cmp(&b.machine)));
     let left = match min_move(&pool, &bins).max(offloaded) {
-        // Nothing costs anything to move: one dimension is left, which `spread` packs.
+        // Moves cost nothing: one dimension remains, which `spread` packs.
         moving if moving <= 0.0 => pool,
         moving => onload(&pool, &bins, moving, &mut dest),
     };
@@ -90,9 +91,9 @@ fn plan_under(problem: &Problem, fluid: &FluidProblem, limit: f64) -> Vec<u32> {
     dest
 }
 
-/// Takes partitions from every machine above the limit in increasing move cost per insert. The one
-/// that crosses the limit goes if that leaves the machine nearer to it. Gives the pool, what stays
-/// where, and the most that one machine pays for it.
+/// Takes partitions from every machine above the limit in increasing move cost per insert. The
+/// partition that crosses the limit goes if that leaves the machine nearer to it. Returns the pool,
+/// the remaining loads, and the most that one machine pays.
 fn offload(problem: &Problem, fluid: &FluidProblem, limit: f64) -> (Vec<Vector>, Vec<f64>, f64) {
     let mut pool = Vec::new();
     let mut kept = vec![0.0; problem.machines.len()];
@@ -120,13 +121,14 @@ fn offload(problem: &Problem, fluid: &FluidProblem, limit: f64) -> (Vec<Vector>,
     (pool, kept, most)
 }
 
-/// y/x of a vector or a bin; both have x above zero, as what receives nothing is never offloaded.
+/// Returns y/x of a vector or a bin. Both have x above zero, since a partition that receives
+/// nothing is never offloaded.
 fn slope(x: f64, y: f64) -> f64 {
     y / x
 }
 
-/// The least move limit at which the bins' diagonal lies above the vectors' envelope. Between two
-/// ends of bins the diagonal is straight and the envelope convex, so the ends decide.
+/// Returns the least move limit at which the bins' diagonal is above the vectors' envelope. Between
+/// two ends of bins the diagonal is straight and the envelope convex, so the ends decide.
 fn min_move(pool: &[Vector], bins: &[Bin]) -> f64 {
     let room: f64 = bins.iter().map(|bin| bin.u).sum();
     let load: f64 = pool.iter().map(|vector| vector.x).sum();
@@ -165,7 +167,8 @@ struct Pool<'a> {
 }
 
 impl Pool<'_> {
-    /// Position k of the list is vector k - 1; 0 and the last stand for the slack.
+    /// Creates the pool. Position k of the list is vector k - 1; 0 and the last stand for the
+    /// slack.
     fn new(vectors: &[Vector]) -> Pool<'_> {
         let end = vectors.len() + 1;
         Pool {
@@ -190,7 +193,7 @@ impl Pool<'_> {
     }
 }
 
-/// Fills the bins along their diagonals. Gives the vectors that no bin took.
+/// Fills the bins along their diagonals. Returns the vectors that no bin took.
 fn onload(vectors: &[Vector], bins: &[Bin], limit: f64, dest: &mut [u32]) -> Vec<Vector> {
     let sum = |of: fn(&Vector) -> f64| vectors.iter().map(of).sum::<f64>();
     let mut slack = Slack {
@@ -204,7 +207,7 @@ fn onload(vectors: &[Vector], bins: &[Bin], limit: f64, dest: &mut [u32]) -> Vec
             v: bin.v * limit,
             ..*bin
         };
-        // The slopes of the bins grow, so the search goes on where it ended.
+        // The slopes of the bins grow, so the search continues where it ended.
         while let Some(vector) = pool.get(pool.next[low]) {
             if slope(vector.x, vector.y) > slope(bin.u, bin.v) {
                 break;
@@ -232,7 +235,7 @@ fn fill(pool: &mut Pool, slack: &mut Slack, mut low: usize, bin: Bin, dest: &mut
         let (lx, ly) = below.map_or((slack.x, 0.0), |v| (v.x, v.y));
         let (rx, ry) = above.map_or((0.0, slack.y), |v| (v.x, v.y));
         let steep = (y + ly + ry) * bin.u >= (x + lx + rx) * bin.v;
-        // What the dummies can give to come back to the diagonal.
+        // The part of the slack that returns the sum to the diagonal.
         let flat_part = (y * bin.u / bin.v - x).clamp(0.0, slack.x);
         let steep_part = (x * bin.v / bin.u - y).clamp(0.0, slack.y);
         match (steep, below, above) {
@@ -265,11 +268,11 @@ fn fill(pool: &mut Pool, slack: &mut Slack, mut low: usize, bin: Bin, dest: &mut
     low
 }
 
-/// Puts what is left, the largest first, where the machine's two times grow to least; in one
-/// dimension this is the longest-first rule.
+/// Places the remaining vectors, the largest first. Each goes to the machine on which the sum of
+/// the two times becomes least, or stays at home. In one dimension this is the longest-first rule.
 fn spread(problem: &Problem, mut left: Vec<Vector>, dest: &mut [u32]) {
     left.sort_by(|a, b| b.x.total_cmp(&a.x).then(a.item.cmp(&b.item)));
-    // Those not yet placed are nowhere.
+    // The vectors that are not yet placed are on no machine.
     let mut rest = problem.clone();
     for vector in &left {
         let item = &mut rest.items[vector.item as usize];

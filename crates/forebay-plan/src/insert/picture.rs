@@ -1,4 +1,4 @@
-//! An insert plan as a picture.
+//! Draws an insert plan as a picture.
 
 use super::outcome::{InsertPlan, RegionPlan};
 use super::request::Operation;
@@ -6,7 +6,7 @@ use crate::draw::{CostBar, Picture, PictureRows, SplitBar, Stage, TimeUnit, shor
 use crate::{Action, NodePrice};
 
 impl InsertPlan {
-    /// One picture for the request's own machines and one for each further region.
+    /// Returns one picture for the request's own machines and one for each further region.
     pub fn pictures(&self) -> Vec<Picture> {
         let regions = std::iter::once(&self.own).chain(&self.regions);
         regions.map(|region| self.picture(region)).collect()
@@ -72,7 +72,7 @@ impl InsertPlan {
         stages
     }
 
-    /// The partitions that are cut, those with the most pieces first.
+    /// Returns the split partitions, those with the most pieces first.
     fn split_bars(&self, region: &RegionPlan) -> Vec<SplitBar> {
         let mut pieces = std::collections::BTreeMap::<u32, SplitBar>::new();
         for (piece, to) in self.partitions.iter().zip(&region.dest) {
@@ -89,7 +89,7 @@ impl InsertPlan {
         bars
     }
 
-    /// The splits, a line for each partition, and the moves as the plan has them.
+    /// Returns the splits, a line for each partition, and the moves in the plan's order.
     fn steps(&self, region: &RegionPlan) -> Vec<String> {
         let mut pieces = std::collections::BTreeMap::<u32, Vec<u32>>::new();
         for (piece, number) in self.partitions.iter().zip(0..) {
@@ -184,7 +184,7 @@ impl InsertPlan {
     }
 }
 
-/// How long the insert takes with the plan and without it, where bandwidths are known.
+/// Says how long the insert takes with the plan and without it, if bandwidths are known.
 fn verdict(region: &RegionPlan) -> String {
     let timeline = region.timeline.as_ref();
     let timed = timeline.filter(|timeline| timeline.unit == TimeUnit::Seconds);
@@ -201,7 +201,7 @@ fn verdict(region: &RegionPlan) -> String {
     )
 }
 
-/// Rising numbers, those that follow each other as `10 to 18`.
+/// Formats ascending numbers, with consecutive ones as `10 to 18`.
 fn runs_of_numbers(numbers: &[u32]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let words = runs.map(|run| match run {

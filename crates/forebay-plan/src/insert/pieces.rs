@@ -1,5 +1,5 @@
-//! From the request to the partitions that the inserts will find: checked, and cut where they would
-//! grow beyond the limit.
+//! Turns the request into the partitions that the inserts use: checks them, and splits those that
+//! would exceed the limit.
 
 use super::holders::Holders;
 use super::request::{Operation, PartitionSpec, Request, TableSpec};
@@ -14,7 +14,7 @@ pub struct Piece {
     pub table: Option<u32>,
     pub low: Option<Key>,
     pub high: Option<Key>,
-    /// The partition that it was cut from, or is.
+    /// The partition that it was split from, or is.
     pub of: u32,
     pub existing: f64,
     pub new: f64,
@@ -32,8 +32,8 @@ pub struct Original {
     pub home: Holders,
 }
 
-/// What the splits make: pieces keep the number of what they were cut from, further ones follow at
-/// the end.
+/// The result of the splits. Pieces keep the number of their partition; further ones follow at the
+/// end.
 #[derive(Debug, Clone, Default)]
 pub struct Pieces {
     pub originals: Vec<Original>,
@@ -42,12 +42,12 @@ pub struct Pieces {
     pub steps: Vec<Step>,
     pub split_of: Vec<Option<u32>>,
     pub tables: Vec<String>,
-    /// Pieces that would come above the limit, as their samples have too few distinct keys.
+    /// Pieces that would exceed the limit, as their samples have too few distinct keys.
     pub oversize: Vec<u32>,
 }
 
-/// Checks the request's partitions or tables and cuts them. `machines` are those of the region with
-/// the most.
+/// Checks the request's partitions or tables and splits them. `machines` are those of the region
+/// with the most.
 pub fn pieces(request: &Request, machines: usize, fineness: usize) -> Result<Pieces, InputError> {
     let limit = limit(request)?;
     let fill = match request.fill {
@@ -84,7 +84,7 @@ pub fn pieces(request: &Request, machines: usize, fineness: usize) -> Result<Pie
     Ok(out)
 }
 
-/// What a partition may hold.
+/// The limit of a partition's size.
 #[derive(Debug, Clone, Copy)]
 enum PieceLimit {
     Records(f64),
@@ -92,7 +92,7 @@ enum PieceLimit {
 }
 
 impl PieceLimit {
-    /// Of records of this size.
+    /// Returns the limit in records of this size.
     fn records(self, record_bytes: f64) -> f64 {
         match self {
             Self::Records(records) => records,
@@ -118,7 +118,7 @@ fn limit(request: &Request) -> Result<Option<PieceLimit>, InputError> {
     }
 }
 
-/// There are no samples of them.
+/// Reads partitions, which have no samples.
 fn from_partitions<'a>(
     request: &Request,
     partitions: &[PartitionSpec],
@@ -152,7 +152,7 @@ fn from_partitions<'a>(
     Ok(Vec::new())
 }
 
-/// Gives the samples of each table.
+/// Reads tables, and returns the samples of each.
 fn from_tables<'a>(
     request: &Request,
     tables: &'a [TableSpec],
@@ -201,8 +201,8 @@ fn from_tables<'a>(
 
 type Range = (Option<Key>, Option<Key>);
 
-/// The partitions' ranges. The first and the last one are open, whatever keys are given as the
-/// table's ends.
+/// Returns the partitions' ranges. The first and the last one are open, whatever keys are given as
+/// the table's ends.
 fn ranges(index: usize, table: &TableSpec) -> Result<Vec<Range>, InputError> {
     let (keys, count) = (&table.boundaries, table.home.len());
     let path = format!("tables[{index}].boundaries");
@@ -254,7 +254,7 @@ fn split_all(
     Ok(())
 }
 
-/// Cuts one partition, given with its place in its table, if it would come above the limit.
+/// Splits one partition, given with its place in its table, if it would exceed the limit.
 fn split_sampled(
     samples: &TableSamples,
     (index, place): (usize, usize),
@@ -276,12 +276,12 @@ fn split_sampled(
     Ok(())
 }
 
-/// Cuts partitions of which only counts are known.
+/// Splits partitions of which only counts are known.
 fn split_counted(rule: SplitRule, out: &mut Pieces) -> Result<(), InputError> {
     let pieces = out.pieces.iter();
     let counts = pieces.map(|piece| rule.pieces(piece.existing, piece.new + piece.running));
     let counts: Vec<usize> = counts.collect();
-    // Before any is made: so many would not fit the memory.
+    // Check before any is made: so many would not fit the memory.
     let sum = counts
         .iter()
         .fold(0usize, |sum, count| sum.saturating_add(*count));
@@ -292,7 +292,7 @@ fn split_counted(rule: SplitRule, out: &mut Pieces) -> Result<(), InputError> {
     Ok(())
 }
 
-/// So many pieces are no plan but a mistake.
+/// The most pieces: a request for more is a mistake.
 const MOST_PIECES: usize = 5_000_000;
 
 fn check_count(count: usize) -> Result<(), InputError> {
@@ -303,7 +303,7 @@ fn check_count(count: usize) -> Result<(), InputError> {
     Err(InputError::new("pi", problem))
 }
 
-/// Cuts a partition of which only counts are known: keys are left to whoever carries the split out.
+/// Splits a partition of which only counts are known. The executor of the split chooses the keys.
 fn split_evenly(out: &mut Pieces, index: usize, count: usize) {
     if count < 2 {
         return;
@@ -319,7 +319,7 @@ fn split_evenly(out: &mut Pieces, index: usize, count: usize) {
     add_pieces(out, index, cuts.collect());
 }
 
-/// Cuts a partition at some of its samples into `count` pieces, or fewer.
+/// Splits a partition at some of its samples into `count` pieces, or fewer.
 fn split_by_samples(
     out: &mut Pieces,
     index: usize,
@@ -358,7 +358,7 @@ fn split_by_samples(
     out.oversize.extend(over);
 }
 
-/// Adds the pieces that are cut off one after the other, each from the right end of what is left.
+/// Adds the pieces that are split off one after the other, each from the right end of the rest.
 pub(super) fn add_pieces(out: &mut Pieces, index: usize, rights: Vec<(Option<Key>, Piece)>) {
     let mut rest: f64 = rights.iter().map(|(_, piece)| piece.existing).sum();
     let mut cut_from = index as u32;

@@ -1,4 +1,4 @@
-//! The bulk insert planner: from a request to splits, destinations and the plan that makes them so.
+//! The bulk insert planner: turns a request into splits, destinations and the plan for them.
 
 use super::carried::{holders, map, moves, node_prices, steps};
 use super::join::join;
@@ -66,8 +66,8 @@ pub fn plan(
     })
 }
 
-/// The same plans with the splits only that their moves need. A partition that moves as one is
-/// handed over once, so they cost no more.
+/// Returns the same plans with only the splits that their moves need. A partition that moves as one
+/// is handed over once, so they cost no more.
 fn joined<'a>(
     request: &'a Request,
     pieces: Pieces,
@@ -90,17 +90,17 @@ fn joined<'a>(
     Ok((joined, regions))
 }
 
-/// Hot ranges are cut finer as long as the plan stays above its bound by more than this, up to so
-/// many times, in so many attempts.
+/// Hot ranges are split finer as long as the plan is above its bound by more than this. The other
+/// two limit the factor and the attempts.
 const NEAR_BOUND: f64 = 0.01;
 const FINEST: usize = 32;
 const MOST_ATTEMPTS: usize = 4;
 /// Finer pieces have to make the plan cheaper by this part of it.
 const WORTH_CUTTING: f64 = 0.005;
-/// No finer pieces are tried beyond this number.
+/// The most pieces for which finer ones are tried.
 const MOST_PIECES: usize = 100_000;
 
-/// The pieces that let a fast plan come near to its bound.
+/// Returns the pieces that let a fast plan get near to its bound.
 fn fine_enough(request: &Request) -> Result<Pieces, InputError> {
     let machines = request.most_machines();
     let mut fineness = 1;
@@ -114,7 +114,7 @@ fn fine_enough(request: &Request) -> Result<Pieces, InputError> {
         if gap <= NEAR_BOUND || fineness == FINEST {
             break;
         }
-        // What one machine gets too much of is a part of a piece.
+        // The excess of one machine is a part of a piece.
         let finer = (gap / NEAR_BOUND).ceil().clamp(2.0, 8.0) as usize;
         fineness = (fineness * finer).min(FINEST);
         let cut = pieces(request, machines, fineness)?;
@@ -132,7 +132,8 @@ fn fine_enough(request: &Request) -> Result<Pieces, InputError> {
     Ok(best)
 }
 
-/// The cost of a fast plan for the request's own machines, and how far it is above its bound.
+/// Returns the cost of a fast plan for the request's own machines, and how far it is above its
+/// bound.
 fn fast_cost(request: &Request, pieces: &Pieces) -> Result<(f64, f64), InputError> {
     let regions = Region::all(request, pieces)?;
     let problem = regions[0].problem(request, pieces);
@@ -146,7 +147,7 @@ fn fast_cost(request: &Request, pieces: &Pieces) -> Result<(f64, f64), InputErro
     Ok((solution.cost, solution.cost / bound - 1.0))
 }
 
-/// Sums that overflow would make every plan cost alike.
+/// Checks that sums do not overflow: all plans would cost the same.
 fn check_total(problem: &Problem) -> Result<(), InputError> {
     let items = problem.items.iter();
     let items = items.map(|item| item.insert + 2.0 * item.moving);

@@ -1,39 +1,39 @@
-//! The move/insert problem in numbers: which machine each partition's new records are inserted on.
+//! The move/insert problem in numbers: which machine inserts each partition's new records.
 //!
 //! Cost of an assignment = what moving costs the machine that pays most + what inserting costs the
 //! machine that pays most. A partition that leaves its home costs its move on both machines.
 
 use super::limits::Limits;
 
-/// What can be moved, a replica of a partition or its only one: its costs on a machine of speed 1,
-/// and where it is.
+/// A replica of a partition, or its only one, that can be moved: its costs on a machine of speed 1,
+/// and its home.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InsertItem {
-    /// Cost of its inserts, wherever it is.
+    /// The cost of its inserts, on any machine.
     pub insert: f64,
-    /// Cost of its move, to the machine it leaves and to the one that it goes to.
+    /// The cost of its move, to its old and to its new machine.
     pub moving: f64,
     pub home: u32,
-    /// It may not be moved.
+    /// Whether it may not be moved.
     pub pinned: bool,
 }
 
-/// A machine: its speed, and what it does besides.
+/// A machine: its speed, and its other work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
     /// How many times faster than a machine of speed 1 it inserts.
     pub insert_speed: f64,
     /// How many times faster it sends and receives partitions.
     pub move_speed: f64,
-    /// Insert cost that it has anyway, at speed 1.
+    /// The insert cost of its other work, at speed 1.
     pub insert_load: f64,
-    /// Move cost that it has anyway, at speed 1.
+    /// The move cost of its other work, at speed 1.
     pub move_load: f64,
-    /// Partitions may be moved to it.
+    /// Whether partitions may be moved to it.
     pub takes: bool,
-    /// Its partitions may be moved away.
+    /// Whether its partitions may be moved away.
     pub gives: bool,
-    /// Machines of one zone fail together; none: each by itself.
+    /// Its zone: machines of one zone fail together. None: the machine fails alone.
     pub zone: Option<u32>,
 }
 
@@ -85,13 +85,13 @@ fn max(values: &[f64]) -> f64 {
 }
 
 impl Problem {
-    /// Everything where it is.
+    /// Returns the assignment without moves.
     pub fn homes(&self) -> Vec<u32> {
         self.items.iter().map(|item| item.home).collect()
     }
 
-    /// Whether a planner may consider moving this one at all. Moving what receives nothing gains
-    /// nothing, unless its bytes have to go.
+    /// Returns whether a planner may consider moving this item. Moving one that receives nothing
+    /// gains nothing, unless its bytes have to move.
     pub fn is_movable(&self, item: &InsertItem) -> bool {
         let bytes_count = self
             .limits
@@ -101,14 +101,14 @@ impl Problem {
         !item.pinned && gains && self.machines[item.home as usize].gives
     }
 
-    /// Whether a machine is to hold nothing in the end.
+    /// Returns whether a machine has to be empty in the end.
     pub fn is_drained(&self, machine: usize) -> bool {
         self.limits
             .as_ref()
             .is_some_and(|limits| limits.drained[machine])
     }
 
-    /// The machines' times under an assignment, computed from nothing.
+    /// Returns the machines' times under an assignment, computed from nothing.
     pub fn loads(&self, dest: &[u32]) -> Loads {
         let mut insert: Vec<f64> = self.machines.iter().map(|m| m.insert_load).collect();
         let mut moving: Vec<f64> = self.machines.iter().map(|m| m.move_load).collect();

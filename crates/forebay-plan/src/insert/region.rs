@@ -12,22 +12,22 @@ use super::siblings::Siblings;
 use crate::Node;
 use crate::input::{InputError, amount, positive};
 
-/// Where a region's machines and homes stand in the request.
+/// One region of a request: its machines, the homes of partitions, and the siblings in its problem.
 #[derive(Debug, Clone)]
 pub struct Region<'a> {
     pub name: Option<&'a str>,
     pub machines: Vec<MachineSpec>,
     /// The home of each partition as given, through all tables.
     pub homes: Vec<Holders>,
-    /// Which items of its problem are replicas of one piece.
+    /// The items of its problem that are replicas of one piece.
     pub siblings: Siblings,
 }
 
-/// So many replicas of pieces are no plan but a mistake.
+/// The most replicas of pieces: a request for more is a mistake.
 const MOST_ITEMS: usize = 20_000_000;
 
 impl<'a> Region<'a> {
-    /// The region of the request's own machines and homes, then the further ones.
+    /// Returns the region of the request's own machines and homes, then the further ones.
     pub fn all(request: &'a Request, pieces: &Pieces) -> Result<Vec<Self>, InputError> {
         let originals = pieces.originals.iter();
         let mut regions = vec![Self {
@@ -78,7 +78,8 @@ impl<'a> Region<'a> {
         Ok(())
     }
 
-    /// The replicas of all pieces, as the problem's items: the piece, and where the replica is.
+    /// Returns the replicas of all pieces, as the problem's items: the piece, and the machine of
+    /// the replica.
     pub fn replicas(&self, pieces: &'a Pieces) -> impl Iterator<Item = (&'a Piece, u32)> {
         pieces.pieces.iter().flat_map(|piece| {
             let homes = self.homes[piece.of as usize].machines().iter();
@@ -86,7 +87,7 @@ impl<'a> Region<'a> {
         })
     }
 
-    /// What the solver is given.
+    /// Returns the problem for the solver.
     pub fn problem(&self, request: &Request, pieces: &Pieces) -> Problem {
         let (move_price, handover_price) = (request.move_price, request.handover_price);
         Problem {
@@ -95,7 +96,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// The same with records counted at no price.
+    /// Returns the problem with costs in records, without prices.
     pub fn problem_in_records(&self, pieces: &Pieces) -> Problem {
         self.priced(pieces, 1.0, 1.0, 0.0)
     }
@@ -132,7 +133,8 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Whether a piece has a replica on each of the machines that take: then none of them can move.
+    /// Returns whether a piece has a replica on each of the machines that take partitions: then
+    /// none of them can move.
     fn is_everywhere(&self, piece: &Piece, takers: usize) -> bool {
         let homes = self.homes[piece.of as usize].machines();
         let takes = |home: &&u32| {
@@ -142,7 +144,7 @@ impl<'a> Region<'a> {
         homes.len() > 1 && homes.iter().filter(takes).count() == takers
     }
 
-    /// What the plan has to keep to besides, if anything.
+    /// Returns the plan's limits besides its cost, if any.
     fn limits(&self, request: &Request, pieces: &Pieces) -> Option<Limits> {
         let room = |spec: &MachineSpec| spec.storage_bytes.or(request.storage_bytes);
         let room = self
@@ -177,7 +179,7 @@ impl<'a> Region<'a> {
         })
     }
 
-    /// Refuses what no plan was found for.
+    /// Returns the error for a limit that no plan was found for.
     pub fn refusal(&self, request: &Request, index: usize, unmet: UnmetLimit) -> InputError {
         let list = match index {
             0 => "machines".to_owned(),
@@ -231,7 +233,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// The machines as the plan's executor sees them.
+    /// Returns the machines as the plan's executor sees them.
     pub fn nodes(&self, request: &Request) -> Vec<Node> {
         let node = |spec: &MachineSpec| Node {
             alive: true,
@@ -241,7 +243,7 @@ impl<'a> Region<'a> {
         self.machines.iter().map(node).collect()
     }
 
-    /// Records that each machine inserts a second, where given.
+    /// Returns the records that each machine inserts a second, if given.
     pub fn insert_rates(&self, request: &Request) -> Option<Vec<f64>> {
         let rate = |spec: &MachineSpec| {
             let common = request.records_per_second.map(|rate| rate * spec.capacity);
@@ -280,7 +282,7 @@ impl Request {
         at_least_one("max_transfers", self.max_transfers)
     }
 
-    /// The machines of the region with the most.
+    /// Returns the number of machines of the region with the most.
     pub fn most_machines(&self) -> usize {
         let lists = self.regions.iter().map(|region| &region.machines);
         let counts = lists.chain([&self.machines]).map(|list| match list {
@@ -291,7 +293,7 @@ impl Request {
     }
 }
 
-/// The zones of machines, numbered by their names.
+/// Returns the zones of machines, numbered by their names.
 fn zones(machines: &[MachineSpec]) -> Vec<Option<u32>> {
     let mut numbers = BTreeMap::new();
     let mut zones = Vec::with_capacity(machines.len());

@@ -1,4 +1,4 @@
-//! What `forebay plan insert` reads. docs/reference/plan-json.md describes the fields.
+//! The input of `forebay plan insert`. docs/reference/plan-json.md describes the fields.
 
 use std::fmt;
 
@@ -26,19 +26,19 @@ pub struct Request {
     pub regions: Vec<RegionSpec>,
     #[serde(default)]
     pub operation: Operation,
-    /// The most records a partition may hold.
+    /// The most records a partition may have.
     #[serde(default)]
     pub pi: Option<f64>,
-    /// The same in bytes, with `record_bytes`.
+    /// The most bytes a partition may have, with `record_bytes`.
     #[serde(default)]
     pub pi_bytes: Option<f64>,
-    /// Pieces are cut to this part of the limit.
+    /// The part of the limit that pieces are split to.
     #[serde(default)]
     pub fill: Option<f64>,
-    /// What a moved record costs, at each end, where an inserted one costs `record_price`.
+    /// The cost of a moved record, at each end, where an inserted one costs `record_price`.
     #[serde(default = "one")]
     pub move_price: f64,
-    /// What handing over a partition costs, at each end, whatever is in it.
+    /// The cost of handing over a partition, at each end, whatever its size.
     #[serde(default)]
     pub handover_price: f64,
     #[serde(default)]
@@ -51,16 +51,16 @@ pub struct Request {
     pub records_per_second: Option<f64>,
     #[serde(default = "one_transfer")]
     pub max_transfers: u32,
-    /// Bytes that a machine may hold, at every step and after the inserts.
+    /// The bytes that a machine may have, at every step and after the inserts.
     #[serde(default)]
     pub storage_bytes: Option<f64>,
-    /// Bytes that all moves of a region may carry together.
+    /// The bytes that all moves of a region may carry together.
     #[serde(default)]
     pub max_moved_bytes: Option<f64>,
     #[serde(default)]
     pub seed: u64,
-    /// The limit is of what moves by itself: neighbouring pieces of a partition that lie alike in
-    /// the end are one again, however large. For tables with keys.
+    /// The limit applies to what moves by itself: neighbouring pieces of a partition with the same
+    /// machines in the end are joined again, however large. For tables with keys.
     #[serde(skip)]
     pub joins: bool,
 }
@@ -93,7 +93,7 @@ impl Default for Request {
 }
 
 impl Request {
-    /// A request for tables, with all else as it is when it is not given.
+    /// Creates a request for tables, with defaults for everything else.
     pub fn of_tables(machines: Vec<MachineSpec>, tables: Vec<TableSpec>) -> Self {
         Self {
             machines: MachineList::Each(machines),
@@ -111,7 +111,7 @@ fn one_transfer() -> u32 {
     1
 }
 
-/// What is done in bulk. Only inserts make partitions grow, so only they split.
+/// The kind of bulk operation. Only inserts make partitions grow, so only they split.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -122,7 +122,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// A delete carries the key alone.
+    /// Returns the price of a record. A delete carries the key alone.
     pub fn record_price(self) -> f64 {
         match self {
             Self::Insert | Self::Update => 1.0,
@@ -134,16 +134,16 @@ impl Operation {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionSpec {
-    /// Existing records.
+    /// The number of existing records.
     pub e: f64,
-    /// New records.
+    /// The number of new records.
     pub n: f64,
-    /// The machine that it is on, or those of its replicas.
+    /// Its machine, or those of its replicas.
     pub h: Holders,
-    /// Records that an insert already running has still to put in.
+    /// The records that a running insert has still to insert.
     #[serde(default)]
     pub running: f64,
-    /// It stays where it is.
+    /// Whether it stays on its machine.
     #[serde(default)]
     pub pinned: bool,
 }
@@ -153,14 +153,14 @@ pub struct PartitionSpec {
 pub struct TableSpec {
     #[serde(default)]
     pub name: Option<String>,
-    /// Keys between the partitions; or the least key of each; or both ends and those between.
+    /// The keys between the partitions; or the least key of each; or both ends and those between.
     pub boundaries: Vec<Key>,
     /// The machine of each partition, or those of its replicas.
     pub home: Vec<Holders>,
-    /// Records in each partition, which its existing samples share evenly.
+    /// The records in each partition, which its existing samples share evenly.
     #[serde(default)]
     pub existing: Option<Vec<f64>>,
-    /// Of this table's records; as of the request's if it is not given.
+    /// The record size of this table; the request's if it is not given.
     #[serde(default)]
     pub record_bytes: Option<f64>,
     /// All new records, which the new samples share evenly.
@@ -188,7 +188,7 @@ pub struct RegionSpec {
     pub homes: Vec<Vec<Holders>>,
 }
 
-/// A number of machines all alike, or one object for each.
+/// A number of equal machines, or one object for each.
 #[derive(Debug, Clone)]
 pub enum MachineList {
     Count(usize),
@@ -203,28 +203,28 @@ pub struct MachineSpec {
     /// How many times faster than a machine of capacity 1 it inserts.
     #[serde(default = "one")]
     pub capacity: f64,
-    /// The same for moving; as `capacity` if it is not given.
+    /// How many times faster it moves; `capacity` if it is not given.
     #[serde(default)]
     pub move_capacity: Option<f64>,
-    /// Machines of one zone fail together: replicas that stand in different zones stay so.
+    /// Its zone: machines of one zone fail together. Replicas in different zones stay so.
     #[serde(default)]
     pub zone: Option<String>,
-    /// Partitions may be moved to it.
+    /// Whether partitions may be moved to it.
     #[serde(default = "yes")]
     pub takes: bool,
-    /// Its partitions may be moved away.
+    /// Whether its partitions may be moved away.
     #[serde(default = "yes")]
     pub gives: bool,
-    /// All its partitions are moved away, and nothing is moved to it.
+    /// Whether all its partitions are moved away, and nothing is moved to it.
     #[serde(default)]
     pub drain: bool,
-    /// Bytes that it may hold.
+    /// The bytes that it may have.
     #[serde(default)]
     pub storage_bytes: Option<f64>,
-    /// Records that it has to insert anyway.
+    /// The records that it has to insert anyway.
     #[serde(default)]
     pub insert_load: f64,
-    /// Records that it has to move anyway.
+    /// The records that it has to move anyway.
     #[serde(default)]
     pub move_load: f64,
     #[serde(default)]
@@ -259,7 +259,7 @@ impl Default for MachineSpec {
     }
 }
 
-/// So many machines can be asked for: each costs memory.
+/// The most machines of a request: each costs memory.
 const MOST_MACHINES: u64 = 10_000_000;
 
 impl<'de> Deserialize<'de> for MachineList {

@@ -1,4 +1,4 @@
-//! A table's samples: sorted, and how many records each of them stands for.
+//! The samples of a table: sorted, with the number of records that each of them stands for.
 
 use super::request::TableSpec;
 use super::split::Samples;
@@ -14,17 +14,17 @@ pub struct TableSamples<'a> {
     new_weight: f64,
 }
 
-/// What existing samples stand for.
+/// The number of records that existing samples stand for.
 #[derive(Debug, Clone, Copy)]
 enum SampleWeight<'a> {
     /// The same number of records each.
     Same(f64),
-    /// An even share of their partition's records each, which are these.
+    /// An even share of their partition's records each; these are the counts.
     Counted(&'a [f64]),
 }
 
 impl<'a> TableSamples<'a> {
-    /// Those of table `index`, checked.
+    /// Checks and returns the samples of table `index`.
     pub fn new(index: usize, table: &'a TableSpec) -> Result<Self, InputError> {
         check_keys(index, table)?;
         let mut existing = table.existing_samples.clone();
@@ -51,9 +51,9 @@ impl<'a> TableSamples<'a> {
         })
     }
 
-    /// The existing and the new samples of the partition at a place of the table.
+    /// Returns the existing and the new samples of the partition at a place of the table.
     ///
-    /// Existing records of which only the count is known lie as the new ones do.
+    /// Existing records of which only the count is known are distributed as the new ones are.
     pub fn of(
         &self,
         place: usize,
@@ -85,7 +85,7 @@ impl<'a> TableSamples<'a> {
         (existing, new)
     }
 
-    /// The existing records of the partition at a place, whose samples these are.
+    /// Returns the existing records of the partition at a place, which has these samples.
     pub fn existing_records(&self, place: usize, samples: &Samples) -> f64 {
         match self.existing_weight {
             SampleWeight::Same(_) => samples.records(),
@@ -95,7 +95,7 @@ impl<'a> TableSamples<'a> {
     }
 }
 
-/// All keys of a table are numbers, or all are strings or bytes.
+/// Checks that all keys of a table are numbers, or all are strings or bytes.
 fn check_keys(index: usize, table: &TableSpec) -> Result<(), InputError> {
     let lists = [
         ("boundaries", &table.boundaries),
@@ -119,7 +119,7 @@ fn check_keys(index: usize, table: &TableSpec) -> Result<(), InputError> {
     Ok(())
 }
 
-/// Checks the counts and the sampled parts, each kind by one of both.
+/// Checks the counts and the sampled parts: each kind has one of both.
 fn check_weights(index: usize, table: &TableSpec) -> Result<(), InputError> {
     let path = |field: &str| format!("tables[{index}].{field}");
     let both = |count: &str, fraction: &str| {

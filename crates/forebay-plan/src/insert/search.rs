@@ -1,9 +1,9 @@
-//! Improving a plan: annealing towards a target.
+//! Improves a plan by annealing towards a target.
 //!
 //! A target is a pair of limits, for inserting and for moving, whose sum is a cost below that of
-//! the best plan known. The energy is what the machines exceed their limits by, in sum; it changes
-//! in at most four machines at a step, where the cost itself (two maxima) is flat nearly
-//! everywhere. When the energy comes to 0 the target is met, and the next one is lower.
+//! the best plan known. The energy is the sum of what the machines exceed their limits by. A step
+//! changes it in at most four machines, while the cost itself (two maxima) is flat nearly
+//! everywhere. If the energy reaches 0, the target is met, and the next one is lower.
 
 use super::construct::construct;
 use super::fluid::FluidProblem;
@@ -11,20 +11,20 @@ use super::problem::Problem;
 use super::state::InsertState;
 use crate::Random;
 
-/// Steps between two questions whether time is over.
+/// The steps between two checks whether time is over.
 const STEPS_A_QUESTION: u64 = 512;
 
-/// What a round costs at least: a target can be met at once.
+/// The least steps that a round counts: a target can be met at once.
 const STEPS_A_ROUND: u64 = 64;
 
-/// Steps to find room for all bytes.
+/// The steps to find room for all bytes.
 const RELIEF_STEPS: u64 = 100_000;
 const RELIEF_STEPS_AN_ITEM: u64 = 100;
 
 const HEAT_LEAST: f64 = 0.03;
 const HEAT_RANGE: f64 = 100.0;
 
-/// How long to search: until the steps are spent or the caller says that time is over.
+/// The length of a search: until the steps are spent or the caller says that time is over.
 pub struct SearchBudget<'a> {
     pub steps: u64,
     pub over: &'a mut dyn FnMut() -> bool,
@@ -42,18 +42,18 @@ impl SearchBudget<'_> {
         true
     }
 
-    /// Spends what is missing to `steps` since there were `before`.
+    /// Spends at least `steps` since the count was `before`.
     fn spend_at_least(&mut self, before: u64, steps: u64) {
         while before - self.steps < steps && self.spend() {}
     }
 }
 
-/// The limits to come below, and the machines that do not.
+/// The limits to reach, and the machines that exceed them.
 struct Target {
     insert: f64,
     moving: f64,
     over: Vec<u32>,
-    /// Place in `over`, or `NOWHERE`.
+    /// The position in `over`, or `NOWHERE`.
     place: Vec<u32>,
 }
 
@@ -100,7 +100,7 @@ impl Target {
     }
 }
 
-/// One step tried: a partition goes to `to`, and perhaps another one comes back for it.
+/// One step to try: a partition moves to `to`, and possibly another one moves back for it.
 #[derive(Debug, Clone, Copy)]
 struct Proposal {
     item: u32,
@@ -108,7 +108,7 @@ struct Proposal {
     back: Option<u32>,
 }
 
-/// Improves `dest` as long as the budget lasts; gives the best assignment found.
+/// Improves `dest` as long as the budget lasts; returns the best assignment found.
 pub fn improve(
     problem: &Problem,
     fluid: &FluidProblem,
@@ -131,7 +131,7 @@ pub fn improve(
     let mut best_insert = problem.loads(&best.1).insert_max();
     while budget.steps > 0 && best.0 > bound * (1.0 + 1e-9) {
         let cost = best.0 - step;
-        // Among the smallest numbers half of a difference is nothing: no cost lies between.
+        // Among the smallest numbers, half of a difference is zero: no cost is between them.
         if cost >= best.0 {
             break;
         }
@@ -178,7 +178,7 @@ pub fn improve(
     best.1
 }
 
-/// Moves what is needed for every machine to hold no more bytes than it may, if that is found.
+/// Makes moves until no machine has more bytes than it may, if the search finds such moves.
 pub fn relieve(problem: &Problem, dest: Vec<u32>, random: &mut Random) -> Vec<u32> {
     let mut state = InsertState::new(problem, dest);
     let mut target = Target::new(&state, f64::INFINITY, f64::INFINITY);
@@ -193,7 +193,7 @@ pub fn relieve(problem: &Problem, dest: Vec<u32>, random: &mut Random) -> Vec<u3
     state.dest().to_vec()
 }
 
-/// Searches for an assignment that keeps both limits; true when it is found.
+/// Searches for an assignment that keeps both limits; returns whether it was found.
 fn anneal(
     state: &mut InsertState,
     target: &mut Target,
@@ -221,7 +221,7 @@ fn anneal(
     target.over.is_empty()
 }
 
-/// Something that could help a machine above its limits; now and then something at random.
+/// Proposes a step that could help a machine above its limits; now and then a random one.
 #[inline]
 fn propose(state: &InsertState, target: &Target, random: &mut Random) -> Option<Proposal> {
     let count = state.insert.len();
@@ -250,7 +250,7 @@ fn propose(state: &InsertState, target: &Target, random: &mut Random) -> Option<
     proposal(state, item, to, rng, random)
 }
 
-/// One that came or went, to its home or somewhere else.
+/// Proposes a partition that moved, to go to its home or elsewhere.
 fn propose_fewer_moves(
     state: &InsertState,
     machine: u32,
@@ -339,7 +339,7 @@ fn attempt(
         }
     }
     let worse = after - before;
-    // Moves never carry more than they may, or than they did.
+    // Moves never carry more than they may, or than they did before.
     let too_many = state.excess_moved() > moved_before;
     if !too_many && (worse <= 0.0 || random.unit() < (-worse / heat).exp()) {
         for machine in touched {

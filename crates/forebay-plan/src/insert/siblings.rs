@@ -1,18 +1,18 @@
-//! Which items of a problem are replicas of one piece: no two of them may be on one machine.
+//! The items of a problem that are replicas of one piece: no two of them may be on one machine.
 
 use std::ops::Range;
 
-/// The pieces' replicas among the items: they stand piece after piece, the primary of each first.
+/// The pieces' replicas among the items. They are ordered by piece, the primary of each first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Siblings {
-    /// The piece of each item. Empty where every item is a piece of its own.
+    /// The piece of each item. Empty if every item is a piece of its own.
     pieces: Vec<u32>,
     /// The first item of each piece, and the number of items at the end.
     firsts: Vec<u32>,
 }
 
 impl Siblings {
-    /// From the number of replicas of each piece.
+    /// Creates the index from the number of replicas of each piece.
     pub fn new(counts: impl Iterator<Item = usize> + Clone) -> Self {
         if counts.clone().all(|count| count == 1) {
             return Self::default();
@@ -27,12 +27,12 @@ impl Siblings {
         siblings
     }
 
-    /// Whether no piece has more than one replica.
+    /// Returns whether no piece has more than one replica.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// The piece that an item is a replica of.
+    /// Returns the piece that an item is a replica of.
     pub fn piece(&self, item: u32) -> u32 {
         match self.pieces.get(item as usize) {
             Some(piece) => *piece,
@@ -40,7 +40,7 @@ impl Siblings {
         }
     }
 
-    /// All replicas of an item's piece, itself among them.
+    /// Returns all replicas of an item's piece, including itself.
     #[inline]
     pub fn with(&self, item: u32) -> Range<u32> {
         match self.pieces.get(item as usize) {

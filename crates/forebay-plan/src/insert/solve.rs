@@ -1,4 +1,4 @@
-//! From an instance to an assignment, by mode.
+//! Solves an instance: finds an assignment, by mode.
 
 use std::str::FromStr;
 
@@ -12,15 +12,15 @@ use super::search::{SearchBudget, improve, relieve};
 use super::trim::trim;
 use crate::Random;
 
-/// How much is done for a good plan.
+/// The effort for a good plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// The paper's algorithm, with what is wrong in it corrected.
+    /// The paper's algorithm, with its errors corrected.
     Paper,
     /// A number of steps that depends on the instance's size alone.
     #[default]
     Fast,
-    /// Goes on from there until time is over.
+    /// Continues from there until time is over.
     Polish,
 }
 
@@ -47,24 +47,26 @@ impl Mode {
     }
 }
 
-/// An assignment, what it costs, and what none comes below.
+/// An assignment, its cost, and a lower bound of the cost.
 #[derive(Debug, Clone)]
 pub struct Solution {
     pub dest: Vec<u32>,
     pub cost: f64,
     pub lower_bound: f64,
-    /// The limit that no plan was found for; then the assignment is none that may be used.
+    /// The limit that no plan was found for. If there is one, the assignment must not be used.
     pub unmet: Option<UnmetLimit>,
 }
 
-/// Rounding may take the bound above the best plan's cost by its last digits.
+/// Rounding may raise the bound above the best plan's cost by its last digits.
 const BOUND_SLACK: f64 = 1e-9;
-/// Insert limits at which `construct` is tried, and how near to the bound a plan is good enough.
+/// The insert limits at which `construct` is tried, and how near to the bound a plan is good
+/// enough.
 const CONSTRUCTED: usize = 8;
 const GOOD_ENOUGH: f64 = 1.0005;
 
-/// Plans. `over` says when a polish has to end; nobody else asks it. Never dearer than no moves, or
-/// than those that limits ask for. The paper's mode knows no limits.
+/// Solves the problem. `over` says when a polish has to end; other modes do not call it. The result
+/// is never dearer than no moves, or than those that limits require. The paper's mode ignores
+/// limits.
 pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() -> bool) -> Solution {
     let fluid = FluidProblem::new(problem);
     let (center, bound) = fluid.best();
@@ -104,7 +106,7 @@ pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() ->
     }
 }
 
-/// What the search begins with: no moves, or those that limits ask for.
+/// Returns the start of the search: no moves, or those that limits require.
 fn first(problem: &Problem, seed: u64) -> Result<Vec<u32>, UnmetLimit> {
     let Some(limits) = &problem.limits else {
         return Ok(problem.homes());
@@ -117,8 +119,8 @@ fn first(problem: &Problem, seed: u64) -> Result<Vec<u32>, UnmetLimit> {
     carried_out(problem, limits, dest)
 }
 
-/// The assignment, or one near to it whose moves have an order in which all limits are kept, unless
-/// that one costs more than the first.
+/// Returns the assignment, or one near to it whose moves have an order in which all limits are
+/// kept, unless that one costs more than the first.
 fn in_steps(problem: &Problem, dest: Vec<u32>, first: &[u32]) -> Option<Vec<u32>> {
     let Some(limits) = &problem.limits else {
         return Some(dest);
@@ -128,14 +130,15 @@ fn in_steps(problem: &Problem, dest: Vec<u32>, first: &[u32]) -> Option<Vec<u32>
     good.then_some(dest)
 }
 
-/// Steps of the search: few partitions are cheap to search well, many need some for each.
+/// Returns the steps of the search: few partitions are cheap to search well, many need some for
+/// each.
 fn fast_steps(partitions: usize) -> u64 {
     let partitions = partitions.max(1) as u64;
     let searched = (60_000_000 / partitions).clamp(120_000, 1_500_000);
     searched.min(60_000 * partitions) + 3 * partitions
 }
 
-/// The best of some first plans around the fluid optimum, and of no moves.
+/// Returns the best of some first plans around the fluid optimum, and of no moves.
 fn constructed(
     problem: &Problem,
     fluid: &FluidProblem,

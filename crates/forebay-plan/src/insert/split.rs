@@ -1,16 +1,16 @@
-//! Cutting partitions that would grow beyond the limit, before anything is inserted.
+//! Splits partitions that would exceed the limit, before anything is inserted.
 
 use crate::Key;
 
-/// How far partitions may grow, and what pieces are cut to.
+/// The rule for splits: the limit of partitions, and the size of pieces.
 #[derive(Debug, Clone, Copy)]
 pub struct SplitRule {
-    /// The most records a partition may hold.
+    /// The most records a partition may have.
     pub limit: f64,
-    /// Pieces aim at this part of the limit.
+    /// The part of the limit that pieces aim at.
     pub fill: f64,
     pub machines: usize,
-    /// How many times as many pieces a hot range is cut into.
+    /// The factor by which a hot range gets more pieces.
     pub fineness: usize,
     /// All new records, of all tables.
     pub new_total: f64,
@@ -20,13 +20,13 @@ pub struct SplitRule {
 pub const FILL_COUNTED: f64 = 0.9;
 const FILL_LEAST: f64 = 0.5;
 const FILL_MOST: f64 = 0.95;
-/// Pieces may exceed what they aim at by so many standard deviations of their estimate.
+/// The standard deviations of its estimate by which a piece may exceed its target.
 const DEVIATIONS: f64 = 3.5;
-/// Beyond so many samples a piece, the fill stays what it is.
+/// With more samples a piece than this, the fill stays the same.
 const MOST_SAMPLES: f64 = 1e12;
 
-/// The fill at which hardly a piece comes above the limit, by the samples that a piece at the limit
-/// has: one that is estimated from k samples is off by 1 / sqrt(k) of itself.
+/// Returns the fill at which hardly a piece exceeds the limit, by the samples that a piece at the
+/// limit has. An estimate from k samples is off by 1 / sqrt(k) of itself.
 pub fn fill_for_samples(at_limit: f64) -> f64 {
     let at_limit = at_limit.clamp(1.0, MOST_SAMPLES);
     // The k at which k and so many deviations are the samples of a piece at the limit.
@@ -34,12 +34,12 @@ pub fn fill_for_samples(at_limit: f64) -> f64 {
     (root * root / at_limit).clamp(FILL_LEAST, FILL_MOST)
 }
 
-/// The samples that a piece at the limit has, if both kinds have their parts of it as in the whole
-/// partition, and a sample counts for less the more records it stands for.
+/// Returns the samples that a piece at the limit has. Both kinds have the same parts of it as of
+/// the whole partition. A sample counts for less the more records it stands for.
 ///
-/// The variance of an estimate from random samples of weight w is w times the records. Where
-/// samples stand at even distances, a count between two keys is off by less than one distance at
-/// either end, and its variance is a sixth of the square.
+/// The variance of an estimate from random samples of weight w is w times the records. If samples
+/// are at even distances, a count between two keys is off by less than one distance at either end.
+/// Its variance is a sixth of the square.
 pub fn samples_at_limit(limit: f64, existing: &Samples, new: &Samples) -> f64 {
     let total = existing.records() + new.records();
     if total <= 0.0 {
@@ -55,18 +55,19 @@ pub fn samples_at_limit(limit: f64, existing: &Samples, new: &Samples) -> f64 {
     limit / (weight(existing) + weight(new))
 }
 
-/// No hot range is cut into pieces below this part of the limit only to give each machine one.
+/// The least part of the limit for pieces of a hot range that is split only to give each machine
+/// one.
 const SMALLEST_PIECE: f64 = 0.01;
 
 impl SplitRule {
-    /// Into how many pieces a partition is cut: 1 if it stays within the limit. A hot range (half
-    /// of all new records, or more pieces than machines) gets a multiple of the machines.
+    /// Returns the number of pieces of a partition: 1 if it stays within the limit. A hot range
+    /// (half of all new records, or more pieces than machines) gets a multiple of the machines.
     pub fn pieces(&self, existing: f64, new: f64) -> usize {
         let total = existing + new;
         if total <= self.limit {
             return 1;
         }
-        // Rounding errors do not make one more.
+        // Rounding errors do not add a piece.
         let pieces = (total / (self.limit * self.fill) - 1e-9).ceil().max(2.0) as usize;
         let small = total / (self.machines as f64) < SMALLEST_PIECE * self.limit;
         let hot = new > 0.0 && new >= 0.5 * self.new_total && !small;
@@ -86,12 +87,12 @@ impl SplitRule {
 pub struct Samples<'a> {
     pub keys: &'a [Key],
     pub weight: f64,
-    /// Records between two neighbours, where samples stand at even distances.
+    /// The records between two neighbours, if samples are at even distances.
     pub gap: Option<f64>,
 }
 
 impl<'a> Samples<'a> {
-    /// Those of a partition.
+    /// Returns the samples of a partition.
     pub fn within(&self, low: Option<&Key>, high: Option<&Key>) -> Samples<'a> {
         let start = low.map_or(0, |low| self.keys.partition_point(|key| key < low));
         let end = high.map_or(self.keys.len(), |high| {
@@ -107,9 +108,9 @@ impl<'a> Samples<'a> {
         self.keys.len() as f64 * self.weight
     }
 
-    /// The records of a part of the partition that ends at `end`. Between two samples that stand at
-    /// even distances records lie evenly; behind the last one of a partition without an end, where
-    /// that sample is.
+    /// Returns the records of a part of the partition that ends at `end`. Between two samples at
+    /// even distances, records are evenly distributed. After the last sample of a partition without
+    /// an end, they are where that sample is.
     pub fn records_between(&self, low: Option<&Key>, high: Option<&Key>, end: Option<&Key>) -> f64 {
         if self.gap != Some(self.weight) {
             return self.within(low, high).records();
@@ -130,16 +131,16 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// Keys that cut a partition into at most `pieces` of equal size after the insert, by the samples.
-/// There are fewer where samples have too few distinct keys. `low` is the partition's least key: a
-/// cut there would leave nothing below it.
+/// Returns keys that split a partition into at most `pieces` of equal size after the insert, by the
+/// samples. There are fewer if samples have too few distinct keys. `low` is the partition's least
+/// key: a split at it would leave nothing below it.
 pub fn cut(existing: Samples, new: Samples, low: Option<&Key>, pieces: usize) -> Vec<Key> {
     let total = existing.records() + new.records();
     let target = |piece: usize| total * piece as f64 / pieces as f64;
     let (mut at_existing, mut at_new) = (0, 0);
     let (mut sum, mut piece) = (0.0, 1);
     let mut cuts: Vec<Key> = Vec::new();
-    // Steps from one distinct key to the next: `sum` records lie below `key`.
+    // Steps from one distinct key to the next: `sum` records are below `key`.
     while piece < pieces {
         let candidates = [existing.keys.get(at_existing), new.keys.get(at_new)];
         let Some(key) = candidates.into_iter().flatten().min() else {
@@ -153,7 +154,7 @@ pub fn cut(existing: Samples, new: Samples, low: Option<&Key>, pieces: usize) ->
         };
         let (more_existing, more_new) = (same(&existing, at_existing), same(&new, at_new));
         let group = more_existing as f64 * existing.weight + more_new as f64 * new.weight;
-        // Below this key or below the next one: whichever is nearer to the target.
+        // Split below this key or below the next one: whichever is nearer to the target.
         while piece < pieces && sum + 0.5 * group >= target(piece) {
             let first = low.is_some_and(|low| key <= low) || sum <= 0.0;
             if !first && cuts.last() != Some(key) {
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(whole, 90.0);
         let open = |low: i128| quantiles.records_between(Some(&key(low)), None, None);
         assert_eq!((open(200), open(201)), (30.0, 0.0));
-        // Where they are random, each stands for what it stands for.
+        // Random samples each stand for their weight.
         let random = weighted(&marks, 30.0);
         let part = random.records_between(Some(&key(50)), Some(&key(250)), Some(&end));
         assert_eq!(part, 60.0);
@@ -271,16 +272,16 @@ mod tests {
         let (few, many) = (keys(0..15), keys(0..3000));
         let none = weighted(&[], 1.0);
         let at_limit = |existing: &Samples, new: &Samples| samples_at_limit(1e6, existing, new);
-        // Alone, as many as the limit has of their weight.
+        // Alone, they count as many as the limit has of their weight.
         assert!((at_limit(&none, &weighted(&many, 1000.0)) - 1000.0).abs() < 1e-6);
         assert!((at_limit(&weighted(&few, 1e5), &none) - 10.0).abs() < 1e-6);
-        // Random ones of half of the records count by their share.
+        // Random samples of half of the records count by their share.
         let both = at_limit(&weighted(&few, 1e5), &weighted(&many, 500.0));
         assert!(
             (both - 1e6 / (0.5 * 1e5 + 0.5 * 500.0)).abs() < 1e-6,
             "{both}"
         );
-        // Quantiles are off by a distance at most: here a hundred times less.
+        // Quantiles are off by a distance at most, which is a hundred times less in this case.
         let quantiles = Samples {
             gap: Some(6e4),
             ..weighted(&few, 6e4)

@@ -1,16 +1,16 @@
-//! An assignment under change: every machine's times and lists, kept up with each move.
+//! An assignment under change, with every machine's times and lists updated at each move.
 
 use super::limits::Limits;
 use super::problem::Problem;
 
-/// Where movable partitions are, seen from a machine.
+/// The movable partitions of a machine.
 #[derive(Debug, Clone, Default)]
 struct Lists {
-    /// At home here.
+    /// Partitions at home on this machine.
     stay: Vec<u32>,
-    /// From elsewhere, here.
+    /// Partitions on this machine from others.
     guest: Vec<u32>,
-    /// Of this machine, elsewhere.
+    /// Partitions of this machine that are on others.
     out: Vec<u32>,
 }
 
@@ -20,15 +20,15 @@ pub struct InsertState<'p> {
     pub problem: &'p Problem,
     dest: Vec<u32>,
     lists: Vec<Lists>,
-    /// Place in `stay` or `guest`.
+    /// The position in `stay` or `guest`.
     held_place: Vec<u32>,
-    /// Place in `out`, for those that are.
+    /// The position in `out`, for those that are away.
     out_place: Vec<u32>,
-    /// Insert time of each machine.
+    /// The insert time of each machine.
     pub insert: Vec<f64>,
-    /// Move time of each machine.
+    /// The move time of each machine.
     pub moving: Vec<f64>,
-    /// Time for one unit of cost.
+    /// The time for one unit of cost.
     insert_pace: Vec<f64>,
     move_pace: Vec<f64>,
     limits: Option<StateLimits<'p>>,
@@ -38,11 +38,11 @@ pub struct InsertState<'p> {
 #[derive(Debug, Clone)]
 struct StateLimits<'p> {
     limits: &'p Limits,
-    /// On each machine in the end.
+    /// The bytes on each machine in the end.
     held: Vec<f64>,
-    /// By all moves.
+    /// The bytes of all moves.
     moved: f64,
-    /// What a byte too much weighs beside a unit of cost.
+    /// The weight of an excess byte against a unit of cost.
     weight: f64,
 }
 
@@ -88,7 +88,7 @@ impl<'p> InsertState<'p> {
         state
     }
 
-    /// Sums everything anew: adding and subtracting leaves rounding errors behind.
+    /// Sums everything again: additions and subtractions accumulate rounding errors.
     pub fn recompute(&mut self) {
         let loads = self.problem.loads(&self.dest);
         self.insert = loads.insert;
@@ -97,7 +97,7 @@ impl<'p> InsertState<'p> {
         self.limits = limits.map(|limits| StateLimits::new(self.problem, limits, &self.dest));
     }
 
-    /// What a machine holds beyond its room, in units of cost.
+    /// Returns the excess of a machine beyond its room, in units of cost.
     #[inline]
     pub fn excess_bytes(&self, machine: u32) -> f64 {
         let Some(state) = &self.limits else {
@@ -108,7 +108,7 @@ impl<'p> InsertState<'p> {
         over.max(0.0) * state.weight
     }
 
-    /// Whether a machine would still have room with one more.
+    /// Returns whether a machine would still have room with one more.
     pub fn has_room(&self, item: u32, machine: u32) -> bool {
         self.limits.as_ref().is_none_or(|state| {
             let bytes = state.held[machine as usize] + state.limits.grown[item as usize];
@@ -116,7 +116,7 @@ impl<'p> InsertState<'p> {
         })
     }
 
-    /// Bytes that are moved beyond those that may be.
+    /// Returns the bytes moved beyond the limit.
     #[inline]
     pub fn excess_moved(&self) -> f64 {
         let state = self.limits.as_ref();
@@ -137,7 +137,7 @@ impl<'p> InsertState<'p> {
         self.problem.items[item as usize].home
     }
 
-    /// Movable partitions that a machine holds: those at home first.
+    /// Returns the movable partitions that a machine has: those at home first.
     #[inline]
     pub fn held_count(&self, machine: u32) -> usize {
         let lists = &self.lists[machine as usize];
@@ -153,7 +153,7 @@ impl<'p> InsertState<'p> {
         }
     }
 
-    /// Partitions that came to a machine or went from it.
+    /// Returns the partitions that moved to a machine or from it.
     #[inline]
     pub fn moved_count(&self, machine: u32) -> usize {
         let lists = &self.lists[machine as usize];
@@ -177,7 +177,7 @@ impl<'p> InsertState<'p> {
         self.problem.may_take(to, item, &self.dest)
     }
 
-    /// Takes a partition to a machine that it is not on.
+    /// Moves a partition to a machine that it is not on.
     #[inline]
     pub fn relocate(&mut self, item: u32, to: u32) {
         let from = self.at(item);

@@ -1,4 +1,4 @@
-//! When the steps of an insert plan and the inserts after them are done, for the drawing.
+//! Computes the times of an insert plan's steps and inserts, for the drawing.
 
 use super::pieces::Pieces;
 use super::region::Region;
@@ -7,8 +7,8 @@ use crate::draw::{Activity, TimeBar, TimeUnit, Timeline};
 use crate::plan::StepTime;
 use crate::{Action, Node, PartitionMap, Plan};
 
-/// In seconds where all bandwidths are given, else in units of cost: one takes as long on every
-/// machine of capacity 1.
+/// Returns the timeline in seconds if all bandwidths are given, otherwise in units of cost: one
+/// takes as long on every machine of capacity 1.
 pub fn timeline(
     request: &Request,
     region: &Region,
@@ -30,7 +30,7 @@ pub fn timeline(
         match step.action {
             Action::Split { partition, .. } => {
                 let of = pieces.pieces[partition as usize].of;
-                // One mark a partition, however many pieces it is cut into.
+                // One mark for each partition, however many pieces it has.
                 if partition == of {
                     for &node in region.homes[of as usize].machines() {
                         add(node, Activity::Split(of));
@@ -72,7 +72,7 @@ pub fn timeline(
     Some(timeline).filter(|timeline| timeline.end() > 0.0 && timeline.end().is_finite())
 }
 
-/// When each step is done, and what each machine inserts in one of the unit.
+/// Returns when each step is done, and what each machine inserts in one unit of time.
 fn times_and_rates(
     request: &Request,
     region: &Region,
@@ -95,7 +95,7 @@ fn times_and_rates(
     Some((TimeUnit::One(unit), times, rates.collect()))
 }
 
-/// Machines whose bandwidth is what a move costs.
+/// Returns machines whose bandwidth follows from the cost of a move.
 fn nodes_by_cost(request: &Request, region: &Region) -> Vec<Node> {
     let speeds = region.machines.iter().map(|spec| {
         let speed = spec.move_capacity.unwrap_or(spec.capacity);

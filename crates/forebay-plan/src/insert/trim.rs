@@ -1,9 +1,9 @@
-//! Takes back moves that gain nothing: where the cost is set by one machine, others have room.
+//! Takes back moves that gain nothing: if one machine sets the cost, others have room.
 
 use super::problem::Problem;
 use super::state::InsertState;
 
-/// Returns partitions to their homes, the dearest to move first, as far as that raises neither the
+/// Returns partitions to their homes, the dearest to move first, as long as that raises neither the
 /// busiest inserter's time nor the busiest mover's.
 pub fn trim(problem: &Problem, dest: Vec<u32>) -> Vec<u32> {
     let cost = problem.cost(&dest);

@@ -1,16 +1,15 @@
-//! A layout under change: its classes, what each node holds of it, and what a change of it is
-//! worth.
+//! A layout under change: its classes, the loads of nodes, and the gain of changes.
 //!
-//! The worth of a layout is a sum, the less the better:
+//! The cost of a layout is a sum:
 //!
-//! - for each node and each prefix of the lists, the square of how far its load is from its share,
-//!   as a part of that share, weighed by the share;
-//! - what is copied from the old layout, times [`Prices::copied`];
-//! - what has another primary than in the old layout, or its entries in another order;
+//! - for each node and each prefix of the lists, the square of the distance of its load from its
+//!   share, as a part of that share, weighed by the share;
+//! - the amount copied from the old layout, times [`Prices::copied`];
+//! - the places with another primary than in the old layout, or with their entries in another
+//!   order;
 //! - a little for each class.
 //!
-//! So data is copied where that evens out a deviation above about half that price, and not
-//! otherwise.
+//! So data is copied if that evens out a deviation above about half that price, and not otherwise.
 
 use super::line::Extent;
 use super::shares::Shares;
@@ -22,13 +21,13 @@ pub(super) struct Section {
     pub list: Vec<u32>,
 }
 
-/// What a layout pays besides uneven loads, for the whole line; see the module.
+/// The prices of a layout besides uneven loads, for the whole line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Prices {
     pub copied: f64,
     pub primary: f64,
     pub order: f64,
-    /// Of as many classes as there are nodes.
+    /// The price of as many classes as there are nodes.
     pub class: f64,
 }
 
@@ -41,7 +40,7 @@ impl Prices {
     }
 }
 
-/// In shorter lines a place is much, and each is placed with care.
+/// A line with fewer places than this is short: each place weighs much, and is placed with care.
 const FEW_PLACES: usize = 1000;
 
 #[derive(Clone)]
@@ -50,16 +49,16 @@ pub(super) struct Board<'a> {
     pub shares: &'a Shares,
     pub old: &'a [Section],
     pub sections: Vec<Section>,
-    /// For each node and prefix what it holds, what it should hold, and 1 / the greater of that and
-    /// half a place, which cannot be divided.
+    /// For each node and prefix: its load, its share, and 1 / the greater of that and half a place,
+    /// which cannot be divided.
     loads: Vec<f64>,
     wanted: Vec<f64>,
     scale: Vec<f64>,
-    /// Classes that each node heads.
+    /// The number of classes that each node heads.
     pub heads: Vec<u32>,
     pub most_heads: u32,
     pub prices: Prices,
-    /// Loads that are this near to their share are let be.
+    /// Loads that are this near to their share are left alone.
     near: f64,
 }
 
@@ -104,7 +103,7 @@ impl<'a> Board<'a> {
         board
     }
 
-    /// Makes one class of neighbours with the same list.
+    /// Joins neighbours with the same list into one class.
     pub fn join(sections: &mut Vec<Section>) {
         sections.dedup_by(|next, section| next.list == section.list);
     }
@@ -128,20 +127,20 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// 1 / a node's share.
+    /// Returns 1 / a node's share.
     pub fn scale(&self, prefix: usize, node: u32) -> f64 {
         self.scale[node as usize * self.prefixes() + prefix]
     }
 
-    /// How far a node's load is from its share, as a part of the share.
+    /// Returns the distance of a node's load from its share, as a part of the share.
     pub fn deviation(&self, prefix: usize, node: u32) -> f64 {
         let at = node as usize * self.prefixes() + prefix;
         (self.loads[at] - self.wanted[at]) * self.scale[at]
     }
 
-    /// The furthest that a node is from its share in any prefix, as a part of the share. In long
-    /// lines 0 within a place, as boundaries are rounded to places. A node that heads too many
-    /// classes is further than others.
+    /// Returns the largest distance of a node from its share in any prefix, as a part of the share.
+    /// In long lines, it is 0 within a place, as boundaries are rounded to places. A node that
+    /// heads too many classes is further than others.
     pub fn distance(&self, node: u32) -> f64 {
         if self.is_over_heads(node) {
             return f64::INFINITY;

@@ -1,17 +1,17 @@
-//! From an old layout to one for the nodes of today, for little data copied.
+//! Changes an old layout to fit the current nodes, and copies little data.
 
 use std::collections::BTreeMap;
 
 use super::board::{Board, Prices, Section};
-use super::changed::LayoutChange;
+use super::layout_change::LayoutChange;
 use super::line::Extent;
 use super::repair::{self, GONE};
 use super::shake::{self, GoodEnough};
 use super::shares::Shares;
 use super::{Class, Line, ListNode, ListsError, check, classes, layers};
 
-/// Data is copied where two nodes' loads differ by some 5% of their shares, in the mean of the
-/// prefixes that change: half the price of a copy.
+/// The prices of a change. Data is copied if two nodes' loads differ by some 5% of their shares, in
+/// the mean of the prefixes that change: half the price of a copy.
 const PRICES: Prices = Prices {
     copied: 0.1,
     primary: 0.005,
@@ -19,9 +19,9 @@ const PRICES: Prices = Prices {
     class: 0.004,
 };
 
-/// A layout for these nodes from an old one: nodes may be new or gone, and replicas, weights and
-/// zones be others. What is copied is near [`LayoutChange::lacking`] (docs/decisions/planners.md
-/// has figures); places keep their lists as far as loads allow.
+/// Returns a layout for these nodes from an old one. Nodes may be new or gone; replicas, weights
+/// and zones may differ. The amount copied is near [`LayoutChange::lacking`]
+/// (docs/decisions/planners.md has figures). Places keep their lists as far as loads allow.
 pub fn change(
     old: &[Class],
     nodes: &[ListNode],
@@ -56,9 +56,9 @@ pub fn change(
     Ok(LayoutChange::new(old, new, line, Some(least * whole)))
 }
 
-/// The old layout with one node in place of another: the new one takes all its places, and nothing
-/// else changes. Where the two are in different zones, or of different weights, [`change`] does
-/// better.
+/// Returns the old layout with one node in place of another. The new one takes all its places, and
+/// nothing else changes. If the two have different zones or weights, [`change`] gives better
+/// results.
 pub fn swap_node(
     old: &[Class],
     gone: u32,
@@ -80,7 +80,7 @@ pub fn swap_node(
     Ok(LayoutChange::new(old, swapped.collect(), line, None))
 }
 
-/// An old layout by the positions of today's nodes.
+/// Returns an old layout with nodes as positions in the current list.
 pub(super) fn numbered(old: &[Class], nodes: &[ListNode]) -> Vec<Section> {
     let numbers: BTreeMap<u32, u32> = nodes.iter().map(|node| node.id).zip(0..).collect();
     let number = |id: &u32| numbers.get(id).copied().unwrap_or(GONE);
@@ -91,8 +91,9 @@ pub(super) fn numbered(old: &[Class], nodes: &[ListNode]) -> Vec<Section> {
     old.iter().map(section).collect()
 }
 
-/// What any layout copies in which no node lacks more than a place's mean weight of its share: what
-/// nodes lack above that, and at least what places lack of their replicas.
+/// Returns a lower bound of what is copied by any layout in which no node lacks more than a place's
+/// mean weight of its share. It counts what nodes lack above that, and at least what places lack of
+/// their replicas.
 fn least_copied(old: &[Section], extent: &Extent, shares: &Shares) -> f64 {
     let replicas = shares.prefixes.len();
     let mut held = vec![0.0; shares.zones.len()];

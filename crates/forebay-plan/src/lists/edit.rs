@@ -1,8 +1,8 @@
-//! Changes of a layout: another list for a part of a class, and what that is worth.
+//! Edits of a layout: another list for a part of a class, and the gain of that.
 
 use super::board::{Board, Section};
 
-/// Which part of a class gets another list.
+/// The part of a class that gets another list.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Span {
     Left,
@@ -10,7 +10,7 @@ pub(super) enum Span {
     Whole,
 }
 
-/// Places of a class that get another list, and by how much the layout is better for it.
+/// The places of a class that get another list, and the gain of the layout.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Offer {
     pub from: usize,
@@ -18,7 +18,7 @@ pub(super) struct Offer {
     pub gain: f64,
 }
 
-/// An offer for a class, with the list.
+/// An edit of a class, with its new list.
 #[derive(Debug, Clone)]
 pub(super) struct Edit {
     pub section: usize,
@@ -26,11 +26,11 @@ pub(super) struct Edit {
     pub offer: Offer,
 }
 
-/// How much better a layout is with one class less of a node that heads too many.
+/// The gain of a layout for one class less of a node that heads too many.
 const HEAD_TOO_MANY: f64 = 1e6;
 
 impl Board<'_> {
-    /// What the layout pays in all: see the module.
+    /// Returns the total cost of the layout, as the module describes.
     #[cfg(test)]
     pub fn pays(&self) -> f64 {
         let mut sum = self.sections.len() as f64 * self.prices.class;
@@ -52,7 +52,7 @@ impl Board<'_> {
         sum
     }
 
-    /// The part of the line that is copied from the old layout, each copy counted.
+    /// Returns the part of the line that is copied from the old layout; each copy counts.
     pub fn copied(&self) -> f64 {
         let mut sum = 0.0;
         for (index, section) in self.sections.iter().enumerate() {
@@ -65,8 +65,8 @@ impl Board<'_> {
         sum
     }
 
-    /// What uneven loads change when a width goes from one list to another: this times the width,
-    /// and this times its square.
+    /// Returns the change in uneven loads when a width changes from one list to another: the first
+    /// value times the width, and the second times its square.
     pub fn slopes(&self, from: &[u32], to: &[u32]) -> (f64, f64) {
         let (mut slope, mut square) = (0.0, 0.0);
         let mut change = |node: u32, prefixes: std::ops::Range<usize>, sign: f64| {
@@ -87,7 +87,7 @@ impl Board<'_> {
         (slope, square)
     }
 
-    /// What a list costs beside the old one, for a width of 1.
+    /// Returns the cost of a list against the old one, for a width of 1.
     fn change_price(&self, list: &[u32], old: &[u32]) -> f64 {
         let copied = list.iter().filter(|node| !old.contains(node)).count();
         let mut price = self.prices.copied * copied as f64;
@@ -106,13 +106,13 @@ impl Board<'_> {
         price
     }
 
-    /// The old class at a place.
+    /// Returns the old class at a place.
     fn old_at(&self, place: usize) -> usize {
         self.old.partition_point(|old| old.start <= place) - 1
     }
 
-    /// The best width for another list at an end of a class, or the whole class, and what the
-    /// layout gains; none where heads or places allow no such change.
+    /// Returns the best width of another list at an end of a class, or for the whole class, and the
+    /// layout's gain. Returns none if heads or places allow no such change.
     ///
     /// `slopes` are [`Board::slopes`] of the two lists.
     pub fn consider(
@@ -151,8 +151,8 @@ impl Board<'_> {
         Some(Offer { from, to, gain })
     }
 
-    /// The price of the change of heads; none where a node would head more than it may and did not
-    /// before.
+    /// Returns the price of the change of heads. Returns none if a node would head more than it
+    /// may, and did not before.
     fn heads_change(
         &self,
         section: usize,
@@ -201,7 +201,8 @@ impl Board<'_> {
         cost
     }
 
-    /// Calls with each part of a range that lay in one old class, from the side where the span is.
+    /// Calls a function for each part of a range that was in one old class, from the side of the
+    /// span.
     fn over_old(
         &self,
         span: Span,
@@ -229,8 +230,8 @@ impl Board<'_> {
         }
     }
 
-    /// The boundary at which a part of a class is best given another list, and the cost of that.
-    /// Within an old class the cost is a parabola of the width.
+    /// Returns the best boundary for giving a part of a class another list, and the cost. Within an
+    /// old class, the cost is a parabola of the width.
     fn best_width(
         &self,
         span: Span,
@@ -291,7 +292,7 @@ impl Board<'_> {
         best
     }
 
-    /// Makes a change, and answers with the nodes whose load it changed.
+    /// Applies an edit, and returns the nodes whose load it changed.
     pub fn apply(&mut self, edit: &Edit) -> Vec<u32> {
         let Offer { from, to, .. } = edit.offer;
         let end = self.end(edit.section);

@@ -1,13 +1,14 @@
-//! Longer lists for more replicas. What stands in a list stays at its place, so nothing that is
-//! held has to move.
+//! Makes lists longer, for more replicas.
+//!
+//! Existing entries keep their places, so no data has to move.
 
 use super::change::{check_old, numbered};
 use super::line::Extent;
 use super::shares::Shares;
 use super::{Class, Line, ListNode, ListsError, check, classes};
 
-/// A layout whose lists have more entries, for a table of more replicas than any had. Each gets
-/// those that hold least beside their share, as the rule of zones allows.
+/// Returns a layout whose lists have more entries, for a table of more replicas than any had. Each
+/// list gets the nodes that are furthest below their share, as the rule of zones allows.
 ///
 /// REQUIRES: the old lists name nodes that are given.
 pub fn extend(

@@ -1,4 +1,4 @@
-//! The places of a table's order, and how much is at each.
+//! The places of a table's order, and the weight of each.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// So many places that weigh alike, such as the 16,384 slots of hashed tables.
+    /// This many places of equal weight, such as the 16,384 slots of hashed tables.
     Uniform(u32),
     /// The weight of each place, such as the bytes of an ordered table's partitions.
     Weighed(Vec<u64>),
@@ -20,7 +20,7 @@ impl Line {
         }
     }
 
-    /// The weight of some places together.
+    /// Returns the weight of some places together.
     pub fn weight(&self, places: std::ops::Range<u32>) -> f64 {
         match self {
             Self::Uniform(_) => f64::from(places.end) - f64::from(places.start),
@@ -32,14 +32,14 @@ impl Line {
     }
 }
 
-/// A line as parts of the whole: how much is before each place.
+/// A line as parts of the whole: the part before each place.
 #[derive(Debug)]
 pub(super) struct Extent {
     before: Vec<f64>,
 }
 
 impl Extent {
-    /// A line whose places all weigh nothing is divided by their number.
+    /// Measures a line. If all places weigh nothing, each has the same part.
     pub fn new(line: &Line) -> Self {
         let places = line.places();
         let total = line.weight(0..places as u32);
@@ -68,7 +68,7 @@ impl Extent {
         self.before[to] - self.before[from]
     }
 
-    /// The boundary between places that is nearest to this part of the whole.
+    /// Returns the boundary between places that is nearest to this part of the whole.
     pub fn nearest(&self, part: f64) -> usize {
         let above = self.before.partition_point(|&before| before < part);
         let above = above.min(self.places());

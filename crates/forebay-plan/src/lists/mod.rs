@@ -1,25 +1,25 @@
-//! Preference lists: which nodes hold each place of a table's order, the primary first.
+//! Preference lists: the nodes of each place of a table's order, the primary first.
 //!
-//! Clients of Redis's cluster protocol are told a line for each class of places with one list. So
-//! classes are contiguous ranges, and a node heads at most so many. The lists of a place stand in
-//! distinct zones as far as there are any, and each prefix of them does: a table with fewer
+//! Clients of Redis's cluster protocol receive a line for each class of places with one list. So
+//! classes are contiguous ranges, and the number that a node heads is limited. The nodes of a list
+//! are in distinct zones as far as possible. The same holds for each prefix: a table with fewer
 //! replicas uses the first entries.
 //!
 //! - [`line`]: the places and their weights.
-//! - [`shares`]: what each node should hold.
+//! - [`shares`]: the share of each node.
 //! - [`ring`]: a first layout from nothing.
-//! - [`repair`]: an old layout for other nodes, the rules kept.
-//! - [`board`], [`edit`]: a layout, what it is worth, and what a change of it is worth.
-//! - [`search`], [`shake`]: changes that make a layout better.
-//! - [`change`]: from an old layout to one for other nodes.
-//! - [`extend`]: longer lists, nothing moved.
-//! - [`changed`], [`plan`]: the way there: ranges, copies, batches; as a plan with a drawing.
+//! - [`repair`]: adapts an old layout to other nodes, within the rules.
+//! - [`board`], [`edit`]: a layout, its cost, and the gain of a change.
+//! - [`search`], [`shake`]: changes that improve a layout.
+//! - [`change`]: changes an old layout for other nodes.
+//! - [`extend`]: makes lists longer, and moves nothing.
+//! - [`changed`], [`plan`]: the change as ranges, copies and batches; as a plan with a drawing.
 
 mod board;
 mod change;
-mod changed;
 mod edit;
 mod extend;
+mod layout_change;
 mod line;
 mod plan;
 mod repair;
@@ -35,22 +35,22 @@ use thiserror::Error;
 
 use board::{Board, Prices, Section};
 pub use change::{change, swap_node};
-pub use changed::{LayoutChange, ListBatch, NodeCopies, RangeChange};
 pub use extend::extend;
+pub use layout_change::{LayoutChange, ListBatch, NodeCopies, RangeChange};
 use line::Extent;
 pub use line::Line;
 pub use plan::ListPlan;
 use shake::GoodEnough;
 use shares::Shares;
 
-/// A node that holds places.
+/// A node that has places.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListNode {
     pub id: u32,
     /// Nodes of one zone fail together.
     pub zone: u32,
-    /// What it should hold beside the others: 1 for the usual node.
+    /// Its weight among the nodes: 1 for the usual node.
     #[serde(default = "usual")]
     pub weight: f64,
 }
@@ -65,15 +65,15 @@ fn usual() -> f64 {
 pub struct Class {
     /// Its first place.
     pub start: u32,
-    /// Ids of nodes, the primary first.
+    /// The ids of nodes, the primary first.
     pub list: Vec<u32>,
 }
 
-/// Bounds of what is held in memory while a layout is made.
+/// Limits of memory while a layout is made.
 const MOST_REPLICAS: usize = 64;
 const MOST_PLACES: usize = 1 << 24;
 
-/// Why no layout can be made.
+/// A reason why no layout can be made.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ListsError {
     #[error("there are no nodes: name at least one that may hold the places")]
@@ -107,8 +107,8 @@ const FROM_NOTHING: Prices = Prices {
     class: 0.008,
 };
 
-/// A layout from nothing: each node heads about half the classes that it may, the others are kept
-/// for changes.
+/// Returns a layout from nothing. Each node heads about half the classes that it may, so that the
+/// others are available for changes.
 pub fn lay_out(
     nodes: &[ListNode],
     line: &Line,
@@ -136,10 +136,10 @@ pub fn lay_out(
     Ok(classes(nodes, &board.sections))
 }
 
-/// More classes of a node than that spread its data no further.
+/// With more classes of a node than this, its data is spread no further.
 const MOST_LAYERS: u32 = 8;
 
-/// The classes that each node heads in a first layout.
+/// Returns the number of classes that each node heads in a first layout.
 fn layers(heads_per_node: u32) -> usize {
     heads_per_node.div_ceil(2).min(MOST_LAYERS) as usize
 }

@@ -1,7 +1,7 @@
 //! A change of lists as a plan, to be validated, simulated and drawn like every other.
 //!
-//! The plan's partitions are the ranges whose lists change, its nodes those of either layout. A
-//! plan knows a primary and replicas, not the order of these: where only that changes there are no
+//! The plan's partitions are the ranges whose lists change. Its nodes are those of either layout. A
+//! plan has a primary and replicas, without an order: if only the order changes, there are no
 //! steps.
 
 use std::collections::BTreeMap;
@@ -13,17 +13,17 @@ use crate::plan::{Action, Node, NodePrice, Partition, PartitionMap, Plan, Price,
 /// A plan that changes lists.
 #[derive(Debug, Clone)]
 pub struct ListPlan {
-    /// Ids of the nodes, by their numbers in map and plan.
+    /// The ids of the nodes, by their numbers in map and plan.
     pub ids: Vec<u32>,
-    /// Where the ranges are before the plan.
+    /// The map of the ranges before the plan.
     pub map: PartitionMap,
     pub plan: Plan,
 }
 
 impl LayoutChange {
-    /// The copies, hand-overs and drops of all ranges. Copies come from the old holder that lives
-    /// and has sent least; where none lives, from one that does not, and the plan cannot be carried
-    /// out. The weights of `line` times `bytes_per_weight` are bytes.
+    /// Returns the copies, hand-overs and drops of all ranges. Copies come from the old node that
+    /// is alive and has sent least. If none is alive, they come from one that is not, and the plan
+    /// cannot be carried out. The weights of `line` times `bytes_per_weight` are bytes.
     pub fn plan(
         &self,
         line: &Line,
@@ -75,7 +75,7 @@ impl LayoutChange {
         counts.min().unwrap_or(1) as u32
     }
 
-    /// The steps, and what each node receives and sends.
+    /// Returns the steps, and what each node receives and sends.
     fn steps(&self, nodes: &BTreeMap<u32, u32>, map: &PartitionMap) -> (Vec<Step>, Vec<[f64; 2]>) {
         let mut steps: Vec<Step> = Vec::new();
         let mut moved = vec![[0.0f64; 2]; map.nodes.len()];
@@ -153,7 +153,7 @@ impl LayoutChange {
     }
 }
 
-/// The weight that each node holds.
+/// Returns the weight that each node has.
 fn held(classes: &[Class], line: &Line) -> BTreeMap<u32, f64> {
     let mut held = BTreeMap::new();
     for (index, class) in classes.iter().enumerate() {
@@ -169,8 +169,7 @@ fn held(classes: &[Class], line: &Line) -> BTreeMap<u32, f64> {
 }
 
 impl ListPlan {
-    /// The plan as a drawing: bytes of each node before and after, and what goes from where to
-    /// where.
+    /// Draws the plan: the bytes of each node before and after, and the flows between nodes.
     pub fn picture(&self, title: &str) -> Picture {
         let nodes = &self.plan.price.nodes;
         let stage = |title, value: fn(&NodePrice) -> f64| {

@@ -1,15 +1,14 @@
-//! The old lists as lists of today's nodes: what the search for a changed layout begins with.
+//! Adapts the old lists to the current nodes, as the start of the search for a changed layout.
 
 use super::board::Section;
 use super::line::Extent;
 use super::shares::Shares;
 
-/// In old layouts: a node that is no more.
+/// The number of a removed node in old layouts.
 pub(super) const GONE: u32 = u32::MAX;
 
-/// Each class keeps its nodes, in their order, as far as there are still such nodes, replicas are
-/// wanted and zones allow it. What is missing then is on the nodes that are furthest below their
-/// share.
+/// Each class keeps its nodes, in their order, as far as the nodes still exist, replicas are wanted
+/// and zones allow it. Nodes furthest below their share fill the gaps.
 pub(super) fn repaired(old: &[Section], extent: &Extent, shares: &Shares) -> Vec<Section> {
     let replicas = shares.prefixes.len();
     let end = |index: usize| {

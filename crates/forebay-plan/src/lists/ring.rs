@@ -1,20 +1,22 @@
-//! A first layout from nothing, by the walk of Dynamo and Voldemort: tokens of nodes on a ring, and
-//! a place's list is that of the next distinct nodes (Spock, 3.1.2).
+//! Makes a first layout from nothing, by the walk of Dynamo and Voldemort.
 //!
-//! Tokens are not hashed but set, so that loads come out even: those of a zone as far apart as
-//! their weights ask for, the zones between each other. A class is from one token to the next.
+//! Nodes have tokens on a ring, and the list of a place is that of the next distinct nodes (Spock,
+//! 3.1.2).
+//!
+//! Tokens are not hashed but set, so that loads are even. Those of a zone are as far apart as their
+//! weights require, and zones alternate. A class goes from one token to the next.
 
 use super::board::{Board, Section};
 use super::line::Extent;
 use super::shares::Shares;
 
-/// A node's token: the class that it heads, and how wide that is.
+/// A node's token: the class that it heads, and the width of that.
 struct Token {
     node: u32,
     width: f64,
 }
 
-/// The classes of a ring with so many tokens of each node, in the order of the line.
+/// Returns the classes of a ring with this many tokens for each node, in the order of the line.
 pub(super) fn sections(extent: &Extent, shares: &Shares, layers: usize) -> Vec<Section> {
     let tokens = tokens(shares, layers);
     let replicas = shares.prefixes.len();
@@ -50,7 +52,7 @@ fn tokens(shares: &Shares, layers: usize) -> Vec<Token> {
             let stride = stride(nodes.len(), layer);
             let mut before = 0.0;
             for place in 0..nodes.len() {
-                // Another order of the nodes in each layer: so they share data with others.
+                // Each layer has another order of the nodes, so that they share data with others.
                 let node = nodes[(place * stride + layer * zone) % nodes.len()];
                 let share = shares.prefixes[0][node];
                 placed.push(((before + share / 2.0) / total, zone, node));
@@ -66,7 +68,8 @@ fn tokens(shares: &Shares, layers: usize) -> Vec<Token> {
     tokens
 }
 
-/// A step that visits all of `count` nodes, a different one for each layer where there are so many.
+/// Returns a stride that visits all of `count` nodes, different for each layer if there are so
+/// many.
 fn stride(count: usize, layer: usize) -> usize {
     if layer == 0 || count < 3 {
         return 1;
@@ -84,7 +87,7 @@ fn greatest_divisor(a: usize, b: usize) -> usize {
     }
 }
 
-/// From a token on: at each entry the first node that the rule of zones allows.
+/// Walks from a token on: each entry is the first node that the rule of zones allows.
 fn walk(tokens: &[Token], from: usize, shares: &Shares, replicas: usize) -> Vec<u32> {
     let mut list = vec![tokens[from].node];
     while list.len() < replicas {

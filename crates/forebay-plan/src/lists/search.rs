@@ -1,9 +1,10 @@
-//! Makes a layout better by one change after the other, the best for the node that is worst off.
+//! Improves a layout by one change after the other, each the best for the worst node.
 //!
-//! In passes over the nodes whose load is not their share, the furthest first. For each, the best
-//! of these is done as long as there is one: its place in a list changes, it takes the place of
-//! another node, another takes its place, or a boundary moves; of a whole class, or of as much of
-//! it from one end as is best. Nodes that a change touched are looked at again.
+//! It makes passes over the nodes whose load differs from their share, the furthest first. For each
+//! node, it makes the best of the following changes as long as there is one. The node's place in a
+//! list changes, it replaces another node, another replaces it, or a boundary moves. A change
+//! applies to a whole class, or to the best width from one end. Nodes that a change touched are
+//! visited again.
 
 use std::collections::BTreeSet;
 
@@ -11,23 +12,23 @@ use super::board::Board;
 use super::edit::{Edit, Span};
 use crate::Random;
 
-/// A node is left alone while its loads are this near to its shares.
+/// A node whose loads are this near to its shares is skipped.
 const CLOSE: f64 = 0.002;
-/// Changes that one node gets in one pass.
+/// The most changes for one node in one pass.
 const CHANGES: usize = 24;
-/// Classes that are looked at for a node that is not in them, and nodes that may take its place.
+/// The most classes considered for a node that is not in them, and nodes that may replace it.
 const CLASSES: usize = 400;
 const TAKERS: usize = 12;
 
 pub(super) struct Search {
     pub random: Random,
-    /// Lists that may still be considered.
+    /// The number of lists that may still be considered.
     pub left: usize,
 }
 
 impl Search {
-    /// Takes classes from nodes that head more than they may, whatever it costs. There always is a
-    /// way: a class can become part of its neighbour.
+    /// Removes classes from nodes that head more than they may, at any cost. This is always
+    /// possible: a class can become part of its neighbour.
     pub fn settle_heads(&mut self, board: &mut Board<'_>) {
         for node in 0..board.heads.len() as u32 {
             while board.is_over_heads(node) {
@@ -101,7 +102,7 @@ impl Search {
     }
 }
 
-/// The nodes that are furthest below their share.
+/// Returns the nodes that are furthest below their share.
 fn takers(board: &Board<'_>, node: u32) -> Vec<u32> {
     let deviations = |node: u32| {
         let prefixes = 0..board.prefixes();
@@ -152,7 +153,7 @@ impl Best<'_> {
         }
     }
 
-    /// The entry changes places with each other one.
+    /// Considers exchanging the entry with each other entry.
     fn reorder(&mut self, section: usize, place: usize) {
         let mut list = self.board.sections[section].list.clone();
         for other in 0..list.len() {
@@ -164,7 +165,7 @@ impl Best<'_> {
         }
     }
 
-    /// Another node takes the place of the entry, or comes in elsewhere.
+    /// Considers another node in place of the entry, or elsewhere in the list.
     fn give(&mut self, section: usize, place: usize, takers: &[u32]) {
         for &taker in takers {
             if !self.board.sections[section].list.contains(&taker) {
@@ -173,7 +174,7 @@ impl Best<'_> {
         }
     }
 
-    /// The node takes the place of an entry.
+    /// Considers the node in place of an entry.
     fn take(&mut self, section: usize, node: u32) {
         for place in 0..self.board.sections[section].list.len() {
             self.replace(section, place, node);
@@ -190,7 +191,7 @@ impl Best<'_> {
         }
     }
 
-    /// A neighbour's list takes a part of a class, or all of it.
+    /// Considers a neighbour's list for a part of a class, or all of it.
     fn shift(&mut self, section: usize) {
         let sections = &self.board.sections;
         if section >= sections.len() {

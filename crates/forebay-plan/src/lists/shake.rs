@@ -1,31 +1,32 @@
-//! The whole search: down to where no change is better, and on from there by chance.
+//! Runs the whole search: a descent to a local optimum, and random steps from it.
 //!
-//! While loads are uneven or classes many, the layout is shaken: a class or two change at random,
-//! and the search goes down from there. What comes out is kept if it is better, or, the less often
-//! the longer the search takes, a little worse; the best of all layouts is the answer.
+//! While loads are uneven or classes many, the search shakes the layout: it changes a class or two
+//! at random, and descends from there. It keeps the result if that is better. It may also keep a
+//! slightly worse one, less often as the search takes longer. The best of all layouts is the
+//! answer.
 
 use super::board::Board;
 use super::edit::{Edit, Span};
 use super::search::Search;
 use crate::Random;
 
-/// A layout is shaken while a node is further than this from its share.
+/// The search shakes a layout while a node is further than this from its share.
 const FAR: f64 = 0.01;
-/// Layouts of more classes than this are not shaken.
+/// The most classes of a layout that is shaken.
 const SHAKEN: usize = 1000;
-/// Lists that are considered in all.
+/// The most lists that are considered in all.
 const CONSIDERED: usize = 2_000_000;
-/// Shakes in turn that lead to nothing much better, after which the search ends.
+/// The search ends after this many consecutive shakes without much improvement.
 const PATIENCE: usize = 500;
-/// What counts as better for that, as a part of what a class costs.
+/// The least improvement that counts, as a part of the cost of a class.
 const ENOUGH: f64 = 0.1;
-/// How much worse a layout may become at first, as a part of what a class costs.
+/// How much worse a layout may become at first, as a part of the cost of a class.
 const WORSE: f64 = 0.5;
 
-/// What is good enough besides even loads; while a layout has more, it is shaken.
+/// The goals besides even loads. While a layout exceeds them, it is shaken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GoodEnough {
-    /// What any change copies, as a part of the line.
+    /// The amount that any change copies, as a part of the line.
     pub copied: f64,
     pub classes: usize,
 }
@@ -47,7 +48,7 @@ pub(super) fn improve(board: &mut Board<'_>, goal: GoodEnough) {
         far || many || board.copied() > goal.copied * (1.0 + FAR) + 1e-9
     };
     let mut now = board.clone();
-    // What the layout of now gained beside the best one, which is `board`.
+    // The gain of the current layout against the best one, which is `board`.
     let mut ahead = 0.0;
     let mut idle = 0;
     while search.left > 0 && idle < PATIENCE && is_open(board) {
@@ -70,7 +71,7 @@ pub(super) fn improve(board: &mut Board<'_>, goal: GoodEnough) {
     }
 }
 
-/// Changes a class or two at random, then goes down from there. Answers with the gain of all that.
+/// Changes a class or two at random, then descends. Returns the total gain.
 fn shake(search: &mut Search, board: &mut Board<'_>) -> f64 {
     let mut gain = 0.0;
     let mut touched = Vec::new();
@@ -84,7 +85,7 @@ fn shake(search: &mut Search, board: &mut Board<'_>) -> f64 {
     gain + search.descend(board, touched)
 }
 
-/// Of a few nodes drawn at random, the furthest from its share.
+/// Returns the furthest from its share of a few nodes drawn at random.
 fn far_node(random: &mut Random, board: &Board<'_>) -> u32 {
     let mut drawn = || random.below(board.heads.len()) as u32;
     let nodes = [drawn(), drawn(), drawn()];

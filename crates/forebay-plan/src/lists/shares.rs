@@ -1,18 +1,18 @@
-//! What each node should hold: by weight, as far as the rule of zones allows.
+//! Computes the share of each node: by weight, as far as the rule of zones allows.
 
 use std::collections::BTreeMap;
 
 use super::ListNode;
 
-/// Zones by number, nodes by their position in the input.
+/// The shares of nodes. Zones are numbers, and nodes are positions in the input.
 #[derive(Debug)]
 pub(super) struct Shares {
-    /// Of each node its zone's position in `sizes`.
+    /// The position of each node's zone in `sizes`.
     pub zones: Vec<usize>,
-    /// Nodes of each zone.
+    /// The number of nodes of each zone.
     pub sizes: Vec<usize>,
     /// For the first 1, 2, .. entries of the lists: the part of the line that each node should
-    /// hold. The sum over the nodes is the number of entries.
+    /// have. The sum over the nodes is the number of entries.
     pub prefixes: Vec<Vec<f64>>,
 }
 
@@ -40,13 +40,13 @@ impl Shares {
         }
     }
 
-    /// Whether a list keeps the rule of zones in each of its prefixes: an entry is in a zone that
-    /// had no more entries than any other that has a node left.
+    /// Returns whether a list follows the rule of zones in each of its prefixes: an entry is in a
+    /// zone that had no more entries than any other with a node left.
     pub fn allows(&self, list: &[u32]) -> bool {
         (0..list.len()).all(|place| self.may_follow(&list[..place], list[place]))
     }
 
-    /// Whether a node may be the next entry of a list.
+    /// Returns whether a node may be the next entry of a list.
     pub fn may_follow(&self, list: &[u32], node: u32) -> bool {
         let zone = self.zones[node as usize];
         let entries = |zone: usize| {
@@ -81,8 +81,8 @@ impl Shares {
     }
 }
 
-/// The shares of the first `count` entries. Each zone has as many entries of every list as the
-/// others, or one more; which ones have one more often goes by their weight.
+/// Returns the shares of the first `count` entries. Each zone has as many entries of every list as
+/// the others, or one more. The weights decide how often a zone has one more.
 fn prefix(weights: &[f64], members: &[Vec<usize>], count: usize) -> Vec<f64> {
     let sizes: Vec<usize> = members.iter().map(Vec::len).collect();
     let filled = |level: usize| sizes.iter().map(|&size| size.min(level)).sum::<usize>();
@@ -116,14 +116,14 @@ fn prefix(weights: &[f64], members: &[Vec<usize>], count: usize) -> Vec<f64> {
     shares
 }
 
-/// What is divided by weight, within bounds.
+/// A portion that is divided by weight, within bounds.
 struct Portion {
     weight: f64,
     least: f64,
     most: f64,
 }
 
-/// Divides an amount in proportion to the weights, except where a bound is in the way.
+/// Divides an amount in proportion to the weights, except where a bound prevents that.
 fn divide(portions: &[Portion], amount: f64) -> Vec<f64> {
     let at = |scale: f64| {
         let share =
@@ -132,8 +132,8 @@ fn divide(portions: &[Portion], amount: f64) -> Vec<f64> {
     };
     let sum: f64 = portions.iter().map(|portion| portion.weight).sum();
     let (mut low, mut high) = (0.0, amount / sum);
-    // At most as many doublings as floats have exponents: where all are at their most, nothing more
-    // comes of it.
+    // At most as many doublings as floats have exponents: when all are at their most, further ones
+    // have no effect.
     for _ in 0..2100 {
         if at(high).sum::<f64>() >= amount {
             break;

@@ -1,6 +1,7 @@
-//! What a placement is planned for: nodes, partitions, load, and what stands where now. Read from
-//! JSON and checked; every refusal names the field. docs/reference/placement-json.md describes the
-//! fields.
+//! The input of a placement: nodes, partitions, load, and the current placement.
+//!
+//! It is read from JSON and checked. Each error names the field. docs/reference/placement-json.md
+//! describes the fields.
 
 use serde::Deserialize;
 
@@ -9,12 +10,11 @@ use super::replicas::{Bounds, Objective, ReplicaBudget, within_budget};
 use crate::InputError;
 use crate::input;
 
-/// More replicas, partitions or slots of a node than this are refused rather than running out of
-/// memory.
+/// The most replicas, partitions, or slots of a node. More are refused, to protect memory.
 const MOST_REPLICAS: usize = 100_000_000;
 const MOST_NODES: usize = 1_000_000;
 
-/// The input as it is written.
+/// The input as written in JSON.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
@@ -93,23 +93,23 @@ impl<T: Copy> PerNode<T> {
     }
 }
 
-/// What becomes of a node.
+/// The future of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Stays,
-    /// Serves until its partitions are elsewhere; takes nothing.
+    /// The node serves until its partitions are elsewhere, and receives none.
     Drains,
-    /// Gone, and what stood on it.
+    /// The node is gone, with all its data.
     Lost,
 }
 
-/// One node.
+/// A node of a placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterNode {
-    /// Partitions that it may hold; none where only bytes count.
+    /// The most partitions that it may have; none if only bytes count.
     pub slots: Option<usize>,
     pub bytes: Option<u64>,
-    /// Nodes of one number fail together.
+    /// Its zone: nodes with the same number fail together.
     pub zone: usize,
     pub fate: Fate,
 }
@@ -120,16 +120,17 @@ pub struct Cluster {
     pub name: Option<String>,
     pub nodes: Vec<ClusterNode>,
     pub zones: Vec<String>,
-    /// What the placement is made for: the predicted load where it is given, else the present one.
+    /// The load that the placement is made for: the predicted load if given, otherwise the present
+    /// one.
     pub loads: Vec<f64>,
-    /// The present load, where the placement is made for a predicted one.
+    /// The present load, if the placement is made for a predicted one.
     pub now: Option<Vec<f64>>,
-    /// Bytes of each partition, where they are given; else every partition counts 1.
+    /// The bytes of each partition, if given. Otherwise every partition counts 1.
     pub sizes: Option<Vec<u64>>,
     pub current: Option<Placement>,
     pub min: usize,
     pub max: usize,
-    /// Slots to fill, where they are wished for.
+    /// The number of slots to fill, if given.
     total: Option<usize>,
 }
 
@@ -238,14 +239,14 @@ impl Cluster {
         self.loads.len()
     }
 
-    /// The nodes that a placement may use.
+    /// Returns the nodes that a placement may use.
     pub fn staying(&self) -> Vec<usize> {
         let stays = |&node: &usize| self.nodes[node].fate == Fate::Stays;
         (0..self.nodes.len()).filter(stays).collect()
     }
 
-    /// Slots of a node, none of them used; one that is limited by bytes alone has a slot for every
-    /// partition.
+    /// Returns the slots of a node, as if none were used. A node that is limited by bytes alone has
+    /// a slot for every partition.
     pub fn slots(&self, node: usize) -> usize {
         match self.nodes[node].fate {
             Fate::Stays => self.nodes[node].slots.unwrap_or(self.partitions()),
@@ -259,8 +260,8 @@ impl Cluster {
             .map_or(1, |sizes| sizes[partition as usize])
     }
 
-    /// Bounds of the replication vector: as many replicas as there are slots, unless fewer are
-    /// wished for or bounded.
+    /// Returns the bounds of the replication vector: as many replicas as there are slots, unless
+    /// the input asks for fewer or limits them.
     pub fn bounds(&self) -> Result<Bounds, InputError> {
         let staying = self.staying();
         let max = self.max.min(staying.len());
@@ -287,12 +288,12 @@ impl Cluster {
         Ok(bounds)
     }
 
-    /// Whether the number of replicas in all was given.
+    /// Returns whether the total number of replicas was given.
     pub fn has_total(&self) -> bool {
         self.total.is_some()
     }
 
-    /// Refuses nodes that have no room for what they are to hold.
+    /// Refuses nodes that have no room for their partitions.
     pub fn check_room(&self) -> Result<(), InputError> {
         let limited = |node: &ClusterNode| node.slots.is_some() || node.bytes.is_some();
         if !self.nodes.iter().all(limited) {
@@ -327,7 +328,7 @@ impl Cluster {
         InputError::new("slots", what)
     }
 
-    /// The replication vector for `loads` within the nodes' slots and bytes.
+    /// Returns the replication vector for `loads` within the nodes' slots and bytes.
     pub fn replicas(&self, loads: &[f64], objective: Objective) -> Result<Vec<usize>, InputError> {
         let budget = match (&self.sizes, self.all_bytes()) {
             (Some(sizes), Some(bytes)) => Some(ReplicaBudget { bytes, sizes }),
@@ -336,7 +337,7 @@ impl Cluster {
         within_budget(loads, self.bounds()?, objective, budget)
     }
 
-    /// Bytes of all nodes that stay, where all have a limit.
+    /// Returns the bytes of all nodes that stay, if all have a limit.
     fn all_bytes(&self) -> Option<u128> {
         let staying = self.staying();
         let bytes = staying
@@ -345,7 +346,7 @@ impl Cluster {
         bytes.sum()
     }
 
-    /// The zone of a node; 0 for all where zones do not matter.
+    /// Returns the zone of a node; 0 for all if zones do not matter.
     pub fn zone(&self, node: usize) -> usize {
         if self.zoned() {
             self.nodes[node].zone
@@ -354,7 +355,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the order of replicas over zones matters.
+    /// Returns whether the distribution of replicas over zones matters.
     pub fn zoned(&self) -> bool {
         self.zones.len() > 1
     }

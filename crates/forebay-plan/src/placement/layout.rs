@@ -1,9 +1,9 @@
-//! Which partitions stand on which node.
+//! The placement of partitions on nodes.
 
 use serde::{Deserialize, Serialize};
 
-/// The partitions of every node. A partition may stand on a node more than once (a stacked slot):
-/// it then has that much more of the node's slots, and still one copy of the data there.
+/// The partitions of every node. A partition may be on a node more than once (a stacked slot). It
+/// then has that many of the node's slots, and still one copy of the data.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Placement {
@@ -29,12 +29,12 @@ impl Placement {
         &self.nodes
     }
 
-    /// The slots of one node.
+    /// Returns the slots of one node.
     pub fn on(&self, node: usize) -> &[u32] {
         &self.nodes[node]
     }
 
-    /// The partitions of one node, each once.
+    /// Returns the partitions of one node, each once.
     pub fn distinct(&self, node: usize) -> impl Iterator<Item = u32> + '_ {
         let slots = &self.nodes[node];
         let first = move |&(place, id): &(usize, &u32)| place == 0 || slots[place - 1] != *id;
@@ -51,14 +51,14 @@ impl Placement {
         slots.insert(place, partition);
     }
 
-    /// Takes one slot of a partition away, if it has one on the node.
+    /// Removes one slot of a partition, if it has one on the node.
     pub fn remove(&mut self, node: usize, partition: u32) {
         if let Ok(place) = self.nodes[node].binary_search(&partition) {
             self.nodes[node].remove(place);
         }
     }
 
-    /// Slots of each partition, over all nodes.
+    /// Returns the number of slots of each partition, over all nodes.
     pub fn replicas(&self, partitions: usize) -> Vec<usize> {
         let mut replicas = vec![0; partitions];
         for &partition in self.nodes.iter().flatten() {
@@ -67,7 +67,7 @@ impl Placement {
         replicas
     }
 
-    /// The nodes that hold each partition, each once, in rising order.
+    /// Returns the nodes that have each partition, each once, in ascending order.
     pub fn holders(&self, partitions: usize) -> Vec<Vec<u32>> {
         let mut holders = vec![Vec::new(); partitions];
         for node in 0..self.nodes.len() {

@@ -1,40 +1,40 @@
-//! What comes of a plan by load, whoever of a partition's holders has its load.
+//! The result of a plan by load, whether leaders or all replicas serve it.
 
 use std::collections::BTreeSet;
 
-/// How far a plan goes.
+/// The limits of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadLimits {
-    /// Replicas that are copied at most.
+    /// The most replicas that are copied.
     pub most_copies: usize,
-    /// Nothing more is copied once the bound is this share of the hottest node's load.
+    /// Copying ends once the bound is this share of the hottest node's load.
     pub share: f64,
 }
 
-/// Who is to hold what, and what comes of it.
+/// The desired replicas, with their effect on load.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoadPlan {
-    /// Of each partition the nodes that are to hold it. Where one of them leads, it is the first.
+    /// The desired nodes of each partition. If one of them leads, it is the first.
     pub lists: Vec<Vec<u32>>,
-    /// Of each node.
+    /// The load of each node.
     pub before: Vec<f64>,
     pub after: Vec<f64>,
     /// The mean load of the nodes that may get replicas or have a load.
     pub mean: f64,
-    /// No placement of these partitions has a less loaded hottest node.
+    /// A lower bound of the hottest node's load in any placement of these partitions.
     pub bound: f64,
-    /// Partitions that come to have another first node.
+    /// The number of partitions that get another first node.
     pub handed_over: usize,
-    /// Replicas that are copied, and their bytes.
+    /// The number of replicas that are copied, and their bytes.
     pub copies: usize,
     pub copied_bytes: u64,
-    /// Replicas that go.
+    /// The number of replicas that are dropped.
     pub drops: usize,
 }
 
 impl LoadPlan {
-    /// What these lists copy, where partitions have had these holders, and so many bytes. The loads
-    /// are not in it.
+    /// Returns the copies and drops of these lists, given the previous nodes of partitions and
+    /// their bytes. It does not fill in the loads.
     pub(super) fn of(known: &[(&[u32], u64)], lists: Vec<Vec<u32>>) -> Self {
         let mut plan = Self::default();
         for ((holders, bytes), list) in known.iter().zip(&lists) {
@@ -47,13 +47,13 @@ impl LoadPlan {
         Self { lists, ..plan }
     }
 
-    /// The hottest node's load before and afterwards.
+    /// Returns the hottest node's load before and after.
     pub fn hottest(&self) -> (f64, f64) {
         (most(&self.before), most(&self.after))
     }
 }
 
-/// Of the nodes that may get replicas or have a load.
+/// Returns the mean load of the nodes that may get replicas or have a load.
 pub(super) fn mean(loads: &[f64], takes: impl Iterator<Item = bool>) -> f64 {
     let counted = loads.iter().zip(takes);
     let counted = counted.filter(|(load, takes)| *takes || **load > 0.0);
@@ -64,8 +64,8 @@ pub(super) fn most(loads: &[f64]) -> f64 {
     loads.iter().copied().fold(0.0, f64::max)
 }
 
-/// Of states that were come to one after the other, each with a copy more, the first whose hottest
-/// node is within 0.5% of the best.
+/// Returns the first state whose hottest node is within 0.5% of the best. The states were reached
+/// one after the other, each with one more copy.
 ///
 /// REQUIRES: there is one.
 pub(super) fn coolest<S>(found: &[S], hottest: impl Fn(&S) -> f64) -> &S {
@@ -74,7 +74,7 @@ pub(super) fn coolest<S>(found: &[S], hottest: impl Fn(&S) -> f64) -> &S {
     found.iter().find(good).unwrap_or(&found[0])
 }
 
-/// By how much the sum of the loads' squares falls. A node may be named twice.
+/// Returns by how much the sum of the loads' squares falls. A node may be named twice.
 pub(super) fn gain(loads: &[f64], changes: &[(u32, f64)]) -> f64 {
     let mut gain = 0.0;
     for (at, (node, _)) in changes.iter().enumerate() {
@@ -89,7 +89,7 @@ pub(super) fn gain(loads: &[f64], changes: &[(u32, f64)]) -> f64 {
     gain
 }
 
-/// Whether a partition is in as many zones when a node takes a place in its list.
+/// Returns whether a partition is in as many zones if a node takes a place in its list.
 pub(super) fn keeps_zones(list: &[u32], place: usize, to: u32, zone: impl Fn(u32) -> u32) -> bool {
     let before: BTreeSet<u32> = list.iter().map(|node| zone(*node)).collect();
     let after = list.iter().enumerate().map(|(at, node)| match at == place {

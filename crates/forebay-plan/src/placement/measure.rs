@@ -1,4 +1,4 @@
-//! A placement's figures: what it carries, how even it is, what it needs, what a failure costs.
+//! Measures a placement: what it carries, how even it is, what it needs, and what a failure costs.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,36 @@ use super::layout::Placement;
 use super::replicas::per_replica;
 use super::routing::{Routing, whole_loads};
 
-/// Up to this many copies the capacity that is left is measured for every failure. With more, it is
-/// for so many failures that this many times as many copies are routed.
+/// Up to this many copies, the remaining capacity is measured for every failure. With more, the
+/// number of failures is limited so that this many times as many copies are routed.
 const FEW_COPIES: usize = 10_000;
 const COPIES_ROUTED: usize = 300 * FEW_COPIES;
 const FEWEST_MEASURED: usize = 4;
 
-/// The figures of one placement under one load. Nodes that are drained or lost do not count.
+/// The measures of one placement under one load. Nodes that are drained or lost do not count.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measures {
-    /// Load that the placement can carry over what all nodes together can, with the best routing: 1
-    /// when no node has to carry more than the mean. By maximum flow, exact.
+    /// The load that the placement can carry with the best routing, over what all nodes together
+    /// can. It is 1 if no node has to carry more than the mean. By maximum flow, exact.
     pub capacity: f64,
-    /// Where capacity is below 1: the nodes that limit it, as they alone hold too much load.
+    /// If capacity is below 1: the nodes that limit it, since only they have partitions with too
+    /// much load.
     pub limited_by: Vec<u32>,
-    /// The hottest node's load over the mean, when each partition's load divides evenly among its
+    /// The hottest node's load over the mean, if each partition's load divides evenly among its
     /// slots.
     pub even_split_max_to_mean: f64,
     /// The hottest load per replica over the mean load per replica.
     pub hottest_replica_to_mean: f64,
     pub footprint: Footprint,
     pub node_failure: Failure,
-    /// Only where zones were given.
+    /// Present only if zones were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone_failure: Option<Failure>,
-    /// Partitions in fewer zones than their replicas could be in.
+    /// The number of partitions in fewer zones than their replicas could be in.
     pub short_of_zones: usize,
 }
 
-/// Different partitions a node; bytes where the partitions' were given.
+/// The different partitions of a node, and the bytes if those of the partitions were given.
 #[derive(Debug, Clone, Serialize)]
 pub struct Footprint {
     pub max_partitions: usize,
@@ -48,20 +49,20 @@ pub struct Footprint {
     pub mean_bytes: Option<f64>,
 }
 
-/// What remains when the worst one fails.
+/// What remains if the worst one fails.
 #[derive(Debug, Clone, Serialize)]
 pub struct Failure {
-    /// The most load, as a share, that nobody else holds.
+    /// The most load, as a share, that no other node has.
     pub lost_load: f64,
-    /// The node or zone of it.
+    /// The node or zone whose failure loses it.
     pub lost_load_of: String,
-    /// The least capacity of the remaining nodes for the load that they hold, over what that many
+    /// The least capacity of the remaining nodes for the load that they have, over what that many
     /// nodes can carry.
     pub capacity: f64,
     pub capacity_of: String,
 }
 
-/// The figures of `placement` under `loads`.
+/// Measures `placement` under `loads`.
 pub fn measure(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Measures {
     let mut settled = RoutedPlacement::new(cluster, placement, loads);
     let nodes: Vec<Vec<u32>> = settled.open.iter().map(|&node| vec![node]).collect();
@@ -83,12 +84,12 @@ pub fn measure(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Measu
     }
 }
 
-/// Only the capacity, see [`Measures::capacity`].
+/// Returns only the capacity, see [`Measures::capacity`].
 pub fn capacity(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> f64 {
     RoutedPlacement::new(cluster, placement, loads).capacity
 }
 
-/// Load of each node when the best routing serves `loads`, as a share of all load.
+/// Returns the load of each node when the best routing serves `loads`, as a share of all load.
 pub fn routed_loads(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Vec<f64> {
     let settled = RoutedPlacement::new(cluster, placement, loads);
     let all: u64 = settled.whole.max(1);
@@ -97,7 +98,7 @@ pub fn routed_loads(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> 
         .collect()
 }
 
-/// Load of each node when every slot of a partition serves as much as the others.
+/// Returns the load of each node when every slot of a partition serves as much as the others.
 pub fn split_loads(placement: &Placement, loads: &[f64]) -> Vec<f64> {
     let replicas = placement.replicas(loads.len());
     let load = |&id: &u32| per_replica(loads[id as usize], replicas[id as usize]);
@@ -170,7 +171,7 @@ impl RoutedPlacement {
         worst
     }
 
-    /// The share of the load that each group alone holds.
+    /// Returns the share of the load that each group alone has.
     fn lost_loads(&self, groups: &[Vec<u32>]) -> Vec<f64> {
         if let [_] = groups {
             return vec![1.0];
@@ -198,8 +199,8 @@ impl RoutedPlacement {
         lost.into_iter().map(|load| load as f64 / whole).collect()
     }
 
-    /// The groups whose failure is measured: all of few copies, else those that leave most load to
-    /// one other node.
+    /// Returns the groups whose failure is measured. With few copies, these are all groups;
+    /// otherwise those that leave most load to one other node.
     fn hardest(&self, groups: &[Vec<u32>]) -> Vec<usize> {
         let held = self
             .open
@@ -219,8 +220,8 @@ impl RoutedPlacement {
         order
     }
 
-    /// What the node serves that takes over most, when each partition's load divides among its
-    /// other holders.
+    /// Returns the load of the node that takes over most, if each partition's load divides among
+    /// its other nodes.
     fn burden(&self, group: &[u32]) -> u64 {
         let mut takes: BTreeMap<u32, u64> = BTreeMap::new();
         for (partition, flow) in group.iter().flat_map(|&node| self.routing.flows(node)) {
@@ -238,8 +239,7 @@ impl RoutedPlacement {
         takes.iter().map(with).max().unwrap_or(0)
     }
 
-    /// The capacity without some nodes for what the others hold. These nodes are closed from then
-    /// on.
+    /// Returns the capacity without some nodes for what the others have. These nodes stay closed.
     fn without(&mut self, failed: &[u32]) -> f64 {
         let rest = self.open.len() - failed.len();
         if rest == 0 {
@@ -254,7 +254,7 @@ impl RoutedPlacement {
     }
 }
 
-/// The mean over the limit, 1 where they are the same whole number.
+/// Returns the mean over the limit, or 1 if they are the same whole number.
 fn share_of_mean(load: u64, nodes: usize, limit: u64) -> f64 {
     if limit <= load.div_ceil(nodes as u64) {
         return 1.0;

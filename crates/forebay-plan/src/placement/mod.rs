@@ -1,14 +1,14 @@
-//! Replicas and their placement from the load on partitions.
+//! Computes replicas and their placement from the load on partitions.
 //!
 //! - [`cluster`]: the input, checked.
 //! - [`replicas`]: how many replicas each partition gets.
-//! - [`schemes`]: where they stand.
+//! - [`schemes`]: the nodes of the replicas.
 //! - [`routing`]: what a placement can carry, by maximum flow.
-//! - [`measure`]: a placement's figures.
+//! - [`measure`]: a placement's measures.
 //! - [`migrate`]: the least data shipped from the current placement to a good enough one.
-//! - [`leaders`]: placement of partitions that one of their replicas answers for.
-//! - [`spread`]: of partitions that all their replicas answer for, each as often.
-//! - [`load_plan`]: what comes of either.
+//! - [`leaders`]: placement of partitions whose leader serves all requests.
+//! - [`spread`]: placement of partitions whose replicas all serve the same part.
+//! - [`load_plan`]: the result of either.
 //! - [`report`]: all of it for one input, and the drawing.
 //! - [`workload`] and [`simulate`]: the paper's workloads, and requests routed to a placement.
 

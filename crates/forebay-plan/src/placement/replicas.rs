@@ -1,15 +1,15 @@
-//! How many replicas each partition gets: the replication vector R.
+//! Computes how many replicas each partition gets: the replication vector R.
 //!
-//! Two objectives, both solved exactly by handing out one replica at a time:
+//! There are two objectives. Both are solved exactly by assigning one replica at a time:
 //!
 //! - `minmax` (the default): the hottest load per replica, max load_i / R_i, is as small as it can
 //!   be. Each replica goes to the partition that is hottest at that moment. Without an upper bound
 //!   this is Adams' apportionment.
 //! - `l1`: the paper's sum over i of |R_i / S - load_i / total load|. The gain of one more replica
 //!   is 1/S up to the partition's fair share, falls in the step that crosses it, and is -1/S from
-//!   there, so that it never rises again and the greedy is exact. Most steps tie. A tie goes to the
-//!   partition that is hottest per replica, then to the one with fewer replicas, then to the lower
-//!   number: of all L1 optima that gives one whose hottest replica is coolest.
+//!   there. So it never rises again, and the greedy algorithm is exact. Most steps tie. A tie goes
+//!   to the partition that is hottest per replica, then to the one with fewer replicas, then to the
+//!   lower number. Of all L1 optima, that gives one whose hottest replica is coolest.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 use crate::InputError;
 
-/// What the replication vector is to be best at.
+/// The objective of the replication vector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Objective {
     /// The least hottest load per replica.
@@ -39,7 +39,7 @@ impl FromStr for Objective {
     }
 }
 
-/// How many replicas a partition may have, and how many there are in all.
+/// The limits on the replicas of a partition, and on their total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     pub min: usize,
@@ -48,7 +48,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Refuses what no vector of `partitions` entries can meet.
+    /// Refuses bounds that no vector of `partitions` entries can meet.
     pub fn check(&self, partitions: usize) -> Result<(), InputError> {
         if self.min > self.max {
             let what = format!("{} is more than the most replicas, {}", self.min, self.max);
@@ -75,14 +75,14 @@ impl Bounds {
     }
 }
 
-/// Bytes that all replicas together may take, and those of each partition.
+/// The bytes that all replicas together may take, and those of each partition.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplicaBudget<'a> {
     pub bytes: u128,
     pub sizes: &'a [u64],
 }
 
-/// The replication vector for `loads` (finite, none negative).
+/// Returns the replication vector for `loads` (finite, none negative).
 pub fn replication_vector(
     loads: &[f64],
     bounds: Bounds,
@@ -91,8 +91,9 @@ pub fn replication_vector(
     within_budget(loads, bounds, objective, None)
 }
 
-/// The same within a number of bytes. A partition whose next replica is too large for what is left
-/// gets no more; the others go on. (With bytes this is a knapsack, and the greedy is not exact.)
+/// Returns the replication vector within a number of bytes. A partition whose next replica is too
+/// large for the rest gets no more; the others continue. (With bytes this is a knapsack, and the
+/// greedy algorithm is not exact.)
 pub fn within_budget(
     loads: &[f64],
     bounds: Bounds,
@@ -130,8 +131,8 @@ pub fn within_budget(
     Ok(replicas)
 }
 
-/// The value of `objective` at `replicas`: for `minmax` the hottest load per replica in the unit of
-/// `loads`, for `l1` the sum of differences of shares.
+/// Returns the value of `objective` at `replicas`. For `minmax` it is the hottest load per replica
+/// in the unit of `loads`; for `l1` it is the sum of differences of shares.
 pub fn objective_value(loads: &[f64], replicas: &[usize], objective: Objective) -> f64 {
     match objective {
         Objective::MinMax => loads
@@ -152,7 +153,7 @@ pub fn objective_value(loads: &[f64], replicas: &[usize], objective: Objective) 
     }
 }
 
-/// Load of one replica; a partition without any carries it all unserved.
+/// Returns the load of one replica. A partition without any carries all its load, unserved.
 pub fn per_replica(load: f64, count: usize) -> f64 {
     match count {
         0 if load > 0.0 => f64::INFINITY,
@@ -161,10 +162,10 @@ pub fn per_replica(load: f64, count: usize) -> f64 {
     }
 }
 
-/// How much the next replica of each partition is worth.
+/// The worth of the next replica of each partition.
 struct Rate<'a> {
     loads: &'a [f64],
-    /// Replicas a unit of load would get if they could be divided; unused by `minmax`.
+    /// The replicas that a unit of load would get if replicas could be divided; unused by `minmax`.
     replicas_per_load: f64,
     objective: Objective,
 }

@@ -1,5 +1,5 @@
-//! What `forebay plan place` answers: a placement, its figures beside those of the current one, and
-//! the way from there.
+//! The result of `forebay plan place`: a placement, its measures beside the current ones, and the
+//! plan.
 
 use std::str::FromStr;
 
@@ -15,12 +15,12 @@ use crate::InputError;
 use crate::draw::{Picture, PictureRows, Stage, short, timeline_of_copies};
 use crate::plan::Plan;
 
-/// How a placement comes about.
+/// The way a placement is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// From nothing.
     Anew(Scheme),
-    /// From the current placement, for the least data shipped.
+    /// From the current placement, with the least data shipped.
     Migrate,
 }
 
@@ -44,37 +44,37 @@ impl Method {
     }
 }
 
-/// A placement, its figures, and what has to be shipped for it.
+/// A placement, its measures, and what has to be shipped for it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub scheme: &'static str,
     pub placement: Placement,
-    /// Slots of each partition.
+    /// The slots of each partition.
     #[serde(rename = "R")]
     pub replicas: Vec<usize>,
     pub capacity: f64,
-    /// Copies that are not where they are to be; all, where no current placement was given.
+    /// The copies that are not in the current placement; all, if none was given.
     pub copies_to_ship: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_to_ship: Option<u64>,
     pub measures: Measures,
-    /// Capacity under the present load, where the placement is made for a predicted one.
+    /// The capacity under the present load, if the placement is made for a predicted one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_now: Option<f64>,
-    /// The figures of the current placement under the same load.
+    /// The measures of the current placement under the same load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<Measures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration: Option<Goal>,
-    /// Steps at which limits are not kept, where that cannot be helped.
+    /// The numbers of steps that unavoidably exceed limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exceeded: Option<ExceededLimit>,
-    /// Partitions that no node holds any more, and the nodes that they have to be restored to.
+    /// The partitions that no node has any more, and the nodes that have to restore them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restore: Vec<RestoredPartition>,
-    /// The way from the current placement.
+    /// The plan from the current placement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
     #[serde(skip)]
@@ -83,21 +83,21 @@ pub struct Report {
     replica_picture: Picture,
 }
 
-/// What a migration was to reach.
+/// The goal of a migration.
 #[derive(Debug, Clone, Serialize)]
 pub struct Goal {
     /// The wanted share of the best capacity.
     pub share: f64,
-    /// The best capacity: a bound that no placement exceeds, or, where slots do not allow that
-    /// share of it, the best that was found.
+    /// The best capacity: a bound for all placements. If slots do not allow that share of it, the
+    /// best that was found.
     pub best_capacity: f64,
     /// Whether the share is one of the bound.
     pub reached: bool,
-    /// No migration that reaches as much ships less: bytes where sizes were given, else copies.
+    /// No migration that reaches as much ships less: bytes if sizes were given, otherwise copies.
     pub least_to_ship: u128,
 }
 
-/// A partition that no node that lives holds.
+/// A partition that no live node has.
 #[derive(Debug, Clone, Serialize)]
 pub struct RestoredPartition {
     pub partition: u32,
@@ -190,14 +190,16 @@ fn restored(transfers: &[Transfer]) -> Vec<RestoredPartition> {
 }
 
 impl Report {
-    /// For a file: the nodes' load before and after, replicas a partition, and what goes where.
+    /// Draws for a file: the nodes' load before and after, the replicas of partitions, and the
+    /// flows.
     pub fn picture(&self) -> Picture {
         let mut picture = self.picture.clone();
         picture.stages.extend(self.replica_picture.stages.clone());
         picture
     }
 
-    /// For a terminal: the nodes first, then the partitions, each with as many lines as it needs.
+    /// Draws for a terminal: the nodes first, then the partitions, each with as many lines as it
+    /// needs.
     pub fn pictures(&self) -> [Picture; 2] {
         [self.picture.clone(), self.replica_picture.clone()]
     }

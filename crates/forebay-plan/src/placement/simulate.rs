@@ -1,23 +1,24 @@
-//! Requests sent to the nodes of a placement one by one, as a router without foresight does it.
+//! Routes requests to the nodes of a placement one by one, as a router without knowledge of the
+//! future.
 
 use super::layout::Placement;
 use super::measure::split_loads;
 use super::workload::Stream;
 use crate::Random;
 
-/// Which holder of a partition gets its next request.
+/// The rule that chooses a partition's node for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Any, by lot.
+    /// Any, at random.
     Random,
     /// The one with the fewest requests so far; the lowest of these.
     LeastLoaded,
-    /// Each slot the same part of its partition's requests.
+    /// Each slot gets the same part of its partition's requests.
     EvenSplit,
 }
 
-/// Requests on each node after `requests` from `stream`. Requests for partitions that nobody holds
-/// are not counted.
+/// Returns the requests on each node after `requests` from `stream`. Does not count requests for
+/// partitions that no node has.
 pub fn route(
     placement: &Placement,
     stream: &mut Stream,
@@ -32,7 +33,7 @@ pub fn route(
         return split_loads(placement, &loads);
     }
     let holders = placement.holders(partitions);
-    // A stream of the same seed draws other numbers than this.
+    // Another seed than that of the stream, so that the numbers differ.
     let mut random = Random::new(!seed);
     let mut served = vec![0u64; placement.nodes().len()];
     for _ in 0..requests {
@@ -51,8 +52,8 @@ pub fn route(
     served.into_iter().map(|count| count as f64).collect()
 }
 
-/// What the nodes carry together when the hottest is at its limit, over what they could: the mean
-/// over the most. The throughput of a placement against that of a perfect one.
+/// Returns what the nodes carry together when the hottest is at its limit, over what they could:
+/// the mean over the most. It is the throughput of a placement against that of a perfect one.
 pub fn throughput(served: &[f64]) -> f64 {
     let most = served.iter().copied().fold(0.0, f64::max);
     let mean = served.iter().sum::<f64>() / served.len().max(1) as f64;

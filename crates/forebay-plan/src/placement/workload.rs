@@ -1,19 +1,19 @@
-//! The paper's workloads: which share of the requests each partition gets.
+//! The paper's workloads: the share of the requests that each partition gets.
 //!
-//! A distribution's range, from where 1e-7 of it lies below to where 1e-7 lies above, is cut into
-//! chunks of equal width, one a partition; a partition's share is the probability of its chunk.
-//! With these ends the shares are those of the paper's Table I. `zipf` has no range: its shares are
-//! those of the ranks.
+//! The range of a distribution goes from where 1e-7 of it is below to where 1e-7 is above. It is
+//! divided into chunks of equal width, one for each partition. A partition's share is the
+//! probability of its chunk. With these ends the shares are those of the paper's Table I. `zipf`
+//! has no range: its shares are those of the ranks.
 
 use serde::Serialize;
 use statrs::distribution::{Beta, ContinuousCDF, Gamma, Normal};
 
 use crate::{InputError, Random};
 
-/// Probability beyond either end of the range.
+/// The probability beyond either end of the range.
 const TAIL: f64 = 1e-7;
 
-/// How requests fall on partitions.
+/// A distribution of requests over partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "distribution", rename_all = "lowercase")]
 pub enum Distribution {
@@ -26,7 +26,7 @@ pub enum Distribution {
         mean: f64,
         deviation: f64,
     },
-    /// Density shape * x^(shape - 1) on [0, 1].
+    /// The density shape * x^(shape - 1) on [0, 1].
     PowerLaw {
         shape: f64,
     },
@@ -40,7 +40,7 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// The share of each partition; they add up to 1.
+    /// Returns the share of each partition; they add up to 1.
     pub fn shares(&self, partitions: usize) -> Result<Vec<f64>, InputError> {
         if partitions == 0 {
             return Err(InputError::new("partitions", "0 have no load; at least 1"));
@@ -64,11 +64,11 @@ impl Distribution {
                 Err(error) => return Err(InputError::new("alpha, beta", error.to_string())),
             },
             Self::Gamma { shape } => match Gamma::new(shape, 1.0) {
-                // The tail above falls off as e^-x does: far less than 1e-7 is left there.
+                // The tail above decreases as e^-x: far less than 1e-7 is left there.
                 Ok(gamma) => ranged(&gamma, 0.0, 60.0 + 4.0 * shape, partitions),
                 Err(error) => return Err(InputError::new("shape", error.to_string())),
             },
-            // A normal distribution's chunks are the same whatever its mean and deviation are.
+            // The chunks of a normal distribution do not depend on its mean and deviation.
             Self::Normal { .. } => ranged(&Normal::standard(), -40.0, 40.0, partitions),
         };
         let sum: f64 = shares.iter().sum();
@@ -110,7 +110,7 @@ impl Distribution {
     }
 }
 
-/// The chunks of a distribution whose ends are searched for between `low` and `high`.
+/// Returns the chunks of a distribution, with its ends searched for between `low` and `high`.
 fn ranged(
     distribution: &impl ContinuousCDF<f64, f64>,
     low: f64,
@@ -124,7 +124,7 @@ fn ranged(
     })
 }
 
-/// The least number for which `above` holds, as near as doubles allow.
+/// Returns the least number for which `above` holds, as near as doubles allow.
 fn bisect(mut low: f64, mut high: f64, above: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..200 {
         let middle = low.midpoint(high);
@@ -137,8 +137,8 @@ fn bisect(mut low: f64, mut high: f64, above: impl Fn(f64) -> bool) -> f64 {
     high
 }
 
-/// Probabilities of equal chunks, from those below and above each border: the smaller of the two is
-/// the exact one.
+/// Returns the probabilities of equal chunks from those below and above each border. The smaller of
+/// the two is the exact one.
 fn chunks(
     begin: f64,
     end: f64,
@@ -163,7 +163,7 @@ fn chunks(
         .collect()
 }
 
-/// Draws requests one by one from partitions' shares.
+/// A generator that draws requests one by one from partitions' shares.
 #[derive(Debug)]
 pub struct Stream {
     cumulated: Vec<f64>,
@@ -190,16 +190,16 @@ impl Stream {
         self.cumulated.len()
     }
 
-    /// The partition of the next request. Those without a share are never asked.
+    /// Draws the partition of the next request. Partitions without a share are never drawn.
     pub fn draw(&mut self) -> u32 {
         let whole = self.cumulated.last().copied().unwrap_or(0.0);
         let point = self.random.unit() * whole;
         let place = self.cumulated.partition_point(|&sum| sum <= point);
-        // The product may round up to the whole.
+        // The product may round up to the total.
         place.min(self.cumulated.len().saturating_sub(1)) as u32
     }
 
-    /// Requests on each partition out of `requests`.
+    /// Draws `requests` requests, and returns their number for each partition.
     pub fn counts(&mut self, requests: u64) -> Vec<u64> {
         let mut counts = vec![0; self.cumulated.len()];
         for _ in 0..requests {

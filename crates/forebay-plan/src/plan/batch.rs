@@ -1,4 +1,5 @@
-//! Cutting a plan into parts that are carried out one after the other, and going on after a stop.
+//! Divides a plan into batches that are carried out one after the other, and resumes it after a
+//! stop.
 
 use super::{Action, PartitionMap, Plan, Simulation, SimulationError, Step};
 
@@ -14,9 +15,9 @@ impl Step {
 }
 
 impl Plan {
-    /// Ranges of steps that carry at most `bytes` each, a single larger step alone. A batch waits
-    /// only for steps of its own and of those before it: when one is done, the map is one that can
-    /// be left as it is, and the rest goes on from there.
+    /// Returns ranges of steps that carry at most `bytes` each; a larger step is alone. A batch
+    /// waits only for its own steps and those of earlier batches. After each batch, the map is
+    /// valid and may stay as it is, and the rest can continue from it.
     pub fn batches(&self, bytes: f64) -> Vec<std::ops::Range<usize>> {
         let mut batches = Vec::new();
         let (mut start, mut sum) = (0, 0.0);
@@ -33,8 +34,8 @@ impl Plan {
         batches
     }
 
-    /// What is left when these steps are done: their positions in the old plan, and a plan of them
-    /// alone, with its own dependencies. It has no price of its own.
+    /// Returns what remains after these steps are done: the positions of the remaining steps in the
+    /// old plan, and a plan of them alone, with its own dependencies. It has no price of its own.
     pub fn remaining(&self, done: &[bool]) -> (Vec<usize>, Plan) {
         let is_done = |step: usize| done.get(step).copied().unwrap_or(false);
         let left: Vec<usize> = (0..self.steps.len())
@@ -65,8 +66,8 @@ impl Plan {
         (left, plan)
     }
 
-    /// The same plan in which each move is its parts, for executors that know no moves. Which
-    /// replicas are primaries comes from the map that the plan begins with.
+    /// Returns the same plan with each move replaced by its parts, for executors that do not
+    /// support moves. The map at the start of the plan says which replicas are primaries.
     pub fn expanded(&self, map: PartitionMap) -> Result<Plan, SimulationError> {
         let mut simulation = Simulation::new(map)?;
         let mut steps: Vec<Step> = Vec::new();
@@ -102,7 +103,7 @@ impl Plan {
     }
 }
 
-/// What a step consists of, at least one action.
+/// Returns the parts of a step, at least one action.
 fn parts(action: &Action, map: &PartitionMap) -> Vec<Action> {
     let Action::Move {
         partition,
@@ -137,7 +138,7 @@ fn parts(action: &Action, map: &PartitionMap) -> Vec<Action> {
 }
 
 impl Step {
-    /// Bytes that cross the network.
+    /// Returns the bytes that cross the network.
     pub fn bytes_carried(&self) -> f64 {
         if self.transfer().is_some() {
             self.bytes
@@ -235,7 +236,7 @@ mod tests {
         assert_eq!(bytes(&expanded), bytes(&plan));
     }
 
-    /// Nobody hands over a replica that is not the primary.
+    /// Only the primary can hand over.
     #[test]
     fn moves_of_replicas_end_at_the_same_nodes_when_expanded() {
         let move_of = |from, to| {
@@ -254,7 +255,7 @@ mod tests {
             steps: vec![move_of(1, 3), move_of(0, 4), move_of(2, 1)],
             ..Plan::default()
         };
-        // Node 1 has room for a replica once its own has gone.
+        // Node 1 has room for a replica after its own one is dropped.
         plan.steps[2].after = vec![0];
         let map = PartitionMap {
             nodes: vec![Node::default(); 5],

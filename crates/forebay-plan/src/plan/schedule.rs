@@ -1,12 +1,14 @@
-//! How long a plan's steps take: transfers share the bandwidth of the nodes at their ends, each
-//! node takes part in a limited number at once, and a step waits for those that it names.
+//! Computes how long a plan's steps take.
+//!
+//! Transfers share the bandwidth of the nodes at their ends. Each node takes part in a limited
+//! number at once. A step waits for those that it names.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::{Action, Node, Plan, Step};
 
-/// A moment, for the heap: finite and not negative.
+/// A moment that can be ordered in a heap: finite and not negative.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Moment(f64);
 
@@ -24,7 +26,7 @@ impl PartialOrd for Moment {
     }
 }
 
-/// When a step begins and ends, in seconds from the plan's beginning.
+/// The start and end of a step, in seconds from the start of the plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StepTime {
     pub begin: f64,
@@ -32,7 +34,7 @@ pub struct StepTime {
 }
 
 impl Step {
-    /// The nodes between which it carries bytes.
+    /// Returns the nodes between which it carries bytes.
     pub fn transfer(&self) -> Option<(u32, u32)> {
         match self.action {
             Action::Copy { from, to, .. } | Action::Move { from, to, .. } => Some((from, to)),
@@ -41,12 +43,12 @@ impl Step {
     }
 }
 
-/// What is going on at each node, and who waits for it.
+/// The running and waiting steps of each node.
 struct NodeTimeline<'a> {
     plan: &'a Plan,
     nodes: &'a [Node],
     running: Vec<u32>,
-    /// Steps that may begin but found a node busy, by that node.
+    /// The steps that may begin but found a node busy, by that node.
     queue: Vec<BinaryHeap<Reverse<u32>>>,
     ends: BinaryHeap<Reverse<(Moment, u32)>>,
     waits_for: Vec<usize>,
@@ -55,15 +57,15 @@ struct NodeTimeline<'a> {
 }
 
 impl Plan {
-    /// Seconds until the last step is done; `None` when a node in it has no bandwidth given, or a
-    /// step waits for a later one. A transfer gets its part of the slower end's bandwidth: that
-    /// divided by the transfers that the node may take part in at once.
+    /// Returns the seconds until the last step is done. Returns `None` if a node in it has no
+    /// bandwidth, or a step waits for a later one. A transfer gets its share of the slower end's
+    /// bandwidth: that bandwidth divided by the most transfers of the node at once.
     pub fn moving_seconds(&self, nodes: &[Node]) -> Option<f64> {
         let times = self.step_times(nodes)?;
         Some(times.iter().map(|time| time.end).fold(0.0, f64::max))
     }
 
-    /// When each step begins and ends, if all begin as early as they can.
+    /// Returns when each step begins and ends, if each begins as early as possible.
     pub fn step_times(&self, nodes: &[Node]) -> Option<Vec<StepTime>> {
         let ends = self.steps.iter().filter_map(Step::transfer);
         let known = |node: u32| {
@@ -160,8 +162,8 @@ impl<'a> NodeTimeline<'a> {
         }
     }
 
-    /// Begins what waited for a node, as far as it has room; what finds its other end busy waits
-    /// there.
+    /// Starts the steps that waited for a node, as far as it has room. A step whose other end is
+    /// busy waits for that one.
     fn wake(&mut self, node: u32, now: f64) {
         while !self.busy(node) {
             let Some(Reverse(step)) = self.queue[node as usize].pop() else {
@@ -219,7 +221,7 @@ mod tests {
     fn a_node_takes_part_in_a_limited_number_at_once() {
         let plan = moves(&[(0, 1, 100.0), (0, 2, 100.0), (0, 3, 100.0)]);
         assert_eq!(plan.moving_seconds(&nodes(&[10.0; 4], 1)), Some(30.0));
-        // Two at half the speed, then the third one.
+        // Two run at half the speed, then the third one.
         assert_eq!(plan.moving_seconds(&nodes(&[10.0; 4], 2)), Some(40.0));
     }
 

@@ -1,10 +1,11 @@
-//! Carrying a plan out on a partition map, step by step: whether it can be, and what it leaves.
+//! Simulates a plan on a partition map, step by step: checks that it is possible, and returns the
+//! result.
 
 use thiserror::Error;
 
 use super::{Action, Partition, PartitionMap, Plan, Step};
 
-/// Why a step cannot be done, or a map is none.
+/// A reason why a step cannot be done, or a map is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SimulationError {
     #[error("the map's partition {partition} {problem}")]
@@ -13,18 +14,17 @@ pub enum SimulationError {
     Step { step: usize, problem: String },
 }
 
-/// A partition map under change.
+/// A simulation of a partition map under change.
 #[derive(Debug, Clone)]
 pub struct Simulation {
     map: PartitionMap,
-    /// Live replicas that each partition has to keep.
+    /// The live replicas that each partition has to keep.
     required: Vec<usize>,
     done: Vec<bool>,
 }
 
 impl Simulation {
-    /// Begins with a map, in which every partition has a primary and its replicas are on distinct
-    /// nodes.
+    /// Starts with a map. Every partition has a primary, and its replicas are on distinct nodes.
     pub fn new(map: PartitionMap) -> Result<Self, SimulationError> {
         for (index, partition) in map.partitions.iter().enumerate() {
             if let Err(problem) = check(partition, map.nodes.len()) {
@@ -53,7 +53,7 @@ impl Simulation {
         self.map
     }
 
-    /// Does one step, or says why it cannot be done; then nothing is changed.
+    /// Does one step. If it returns an error, nothing has changed.
     pub fn step(&mut self, step: &Step) -> Result<(), SimulationError> {
         let number = self.done.len();
         let waiting = step
@@ -110,7 +110,7 @@ impl Simulation {
         found.ok_or_else(|| format!("there is no partition {partition}"))
     }
 
-    /// The pieces share records and bytes as nobody knows better: in halves.
+    /// Divides a partition's records and bytes in halves, since the real shares are unknown.
     fn split(&mut self, partition: u32, at: Option<crate::Key>, right: u32) -> Result<(), String> {
         let next = self.map.partitions.len();
         if right as usize != next {
@@ -163,7 +163,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// The copy takes the old replica's place, so the primary stays the first.
+    /// The copy takes the old replica's place, so the primary stays first.
     fn relocate(&mut self, partition: u32, from: u32, to: u32) -> Result<(), String> {
         self.copy(partition, from, to)?;
         let replicas = &mut self.partition_mut(partition)?.replicas;
@@ -239,8 +239,8 @@ fn check(partition: &Partition, nodes: usize) -> Result<(), String> {
 }
 
 impl Plan {
-    /// Carries the whole plan out on a map; the map that it leaves, or the first step that cannot
-    /// be done. No partition is ever without its required live replicas.
+    /// Carries out the whole plan on a map. Returns the resulting map, or an error for the first
+    /// step that cannot be done. No partition ever has fewer live replicas than required.
     pub fn simulate(&self, map: PartitionMap) -> Result<PartitionMap, SimulationError> {
         let mut simulation = Simulation::new(map)?;
         for step in &self.steps {
@@ -249,7 +249,7 @@ impl Plan {
         Ok(simulation.into_map())
     }
 
-    /// Whether the plan can be carried out on a map.
+    /// Checks that the plan can be carried out on a map.
     pub fn validate(&self, map: &PartitionMap) -> Result<(), SimulationError> {
         self.simulate(map.clone()).map(|_| ())
     }

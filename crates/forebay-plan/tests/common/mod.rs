@@ -2,7 +2,7 @@
 
 use forebay_plan::insert::{InsertItem, Limits, Machine, Problem, Siblings};
 
-/// A problem whose pieces have replicas: of each its insert and move cost, and its homes.
+/// Returns a problem whose pieces have replicas: each with its insert and move cost, and its homes.
 pub fn replicated(machines: Vec<Machine>, pieces: &[(f64, f64, Vec<u32>)]) -> Problem {
     let items = pieces.iter().flat_map(|(insert, moving, homes)| {
         homes.iter().map(|home| InsertItem {
@@ -76,7 +76,7 @@ pub fn exact(problem: &Problem) -> f64 {
 struct Exact<'p> {
     problem: &'p Problem,
     order: Vec<usize>,
-    /// Where those before in the order are.
+    /// The places of the earlier ones in the order.
     placed: Vec<Option<usize>>,
     insert: Vec<f64>,
     moving: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Carries out what replicas want: writes, sends, applies, reads, brings copies.
+//! Carries out the actions of replicas: writes, sends, applies, reads, and fetches copies.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// One frame for all messages to a host.
+    /// Sends one frame for all messages to a host.
     fn send(&mut self, from: usize, to: usize, messages: &[PeerMessage]) {
         let frame = encode(messages);
         self.mix(&frame);
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Writes what is to be written next.
+    /// Makes the next write.
     fn write(&mut self, life: Life) {
         let delay = self.between(20, 300);
         let is_full = self.hosts[life.host].is_full;
@@ -131,7 +131,7 @@ impl World {
         self.read_all(life);
     }
 
-    /// A copy was put in place.
+    /// Handles an installed copy.
     fn installed(&mut self, life: Life, persist: &Persist) {
         if let (Some(process), Some(facts)) = (self.process(life), &persist.snapshot) {
             (process.applied, process.flushed) = (facts.clone(), facts.place.index);
@@ -140,7 +140,7 @@ impl World {
         self.check_state(life);
     }
 
-    /// What is left of a wish, after a while in which the process may end.
+    /// Makes the rest of a write, after a while in which the process may end.
     fn write_again(&mut self, life: Life, persist: Persist) {
         let delay = self.between(0, 200 * MS);
         if let Some(process) = self.process(life) {
@@ -204,7 +204,7 @@ impl World {
         let Some(process) = self.process(life) else {
             return;
         };
-        // A copy may have been put in place meanwhile.
+        // A copy may have been installed meanwhile.
         if committed.entry.place.index <= process.applied.place.index {
             return;
         }
@@ -232,8 +232,8 @@ impl World {
         }
     }
 
-    /// Entries from the log's files, after a while in which they may vanish; now and then they
-    /// cannot be read.
+    /// Reads entries from the log's files, after a while in which they may disappear. Sometimes
+    /// they cannot be read.
     fn fetch_entries(&mut self, life: Life, range: (u64, u64), most_bytes: u64) {
         let is_slow = self.chance(100);
         let most = if is_slow { 2 * SECOND } else { 2 * MS };
@@ -267,8 +267,8 @@ impl World {
         self.notify(life, event);
     }
 
-    /// Runs are written now and then; the log before them may go, but for a part for peers, less of
-    /// which is in memory.
+    /// Writes runs now and then. The log before them may be removed, except for a part for peers,
+    /// less of which is in memory.
     fn flush(&mut self, life: Life) {
         let (every, kept) = (self.between(20, 80), self.between(0, 40));
         let in_files = self.between(0, 200);
@@ -298,7 +298,8 @@ impl World {
         }
     }
 
-    /// Reads what may be read already. The answer is given a while later, if it still may.
+    /// Makes the reads that are permitted already. The answer is given a while later, if it still
+    /// may.
     fn read_all(&mut self, life: Life) {
         let Some(process) = self.process(life) else {
             return;
@@ -345,7 +346,7 @@ impl World {
         }
     }
 
-    /// A copy of the peer's state, after a while.
+    /// Fetches a copy of the peer's state, after a while.
     fn fetch(&mut self, life: Life, from: PeerId, at_least: Place) {
         self.count("fetches");
         let delay = self.between(10 * MS, 400 * MS);
@@ -391,7 +392,7 @@ impl World {
     }
 }
 
-/// Where a peer lies, if it still does.
+/// Returns the host of a peer, if it still exists.
 fn world_peer(world: &World, peer: PeerId) -> Option<usize> {
     let at = *world.peers.get(&peer)?;
     let is_there = world.peer_of(at) == Some(peer);

@@ -1,4 +1,4 @@
-//! What has to hold at every step, and at the end.
+//! The invariants that hold at every step, and at the end.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::tail::SnapshotFacts;
 
 #[derive(Debug, Default)]
 pub struct Checks {
-    /// Who led, by terms.
+    /// The leaders, by term.
     leaders: BTreeMap<u64, PeerId>,
-    /// What was applied at an index, and what the state was then.
+    /// The entry that was applied at an index, and the state then.
     applied: BTreeMap<u64, (Place, u64)>,
     states: BTreeMap<u64, u64>,
-    /// The state as it should be after the last entry that anybody has applied.
+    /// The expected state after the last entry that any replica has applied.
     model: State,
     model_index: u64,
     stamp_ms: BTreeMap<u64, u64>,
 }
 
 impl World {
-    /// At most one leader a term.
+    /// Checks that there is at most one leader a term.
     pub fn check_leaders(&mut self, life: Life) {
         let Some(process) = self.process(life) else {
             return;
@@ -40,7 +40,8 @@ impl World {
         }
     }
 
-    /// All replicas apply the same entries in the same order, and come to the same state.
+    /// Checks that all replicas apply the same entries in the same order, with the same resulting
+    /// state.
     pub fn check_applied(&mut self, life: Life, before: &SnapshotFacts, committed: &Committed) {
         let place = committed.entry.place;
         if place.index != before.place.index + 1 {
@@ -94,7 +95,7 @@ impl World {
         }
     }
 
-    /// What is not as it should be once all faults are over.
+    /// Returns what is not as expected once all faults are over.
     pub fn unsettled(&self) -> Option<String> {
         let Some(leader) = self.leader() else {
             let hosts = self.hosts.iter().map(|host| {
@@ -129,8 +130,8 @@ impl World {
         })
     }
 
-    /// All replicas have what they should, and their disks were used in the same way as by any run
-    /// of this seed.
+    /// Checks that all replicas have the expected state, and that their disks were used in the same
+    /// way as in any run of this seed.
     pub fn check_at_the_end(&mut self) {
         for at in 0..self.hosts.len() {
             let life = self.life(at);
@@ -148,7 +149,7 @@ impl World {
         }
     }
 
-    /// Each key's history is one that a single map could have.
+    /// Checks that a single map could have each key's history.
     pub fn check_histories(&mut self) {
         for (key, history) in self.clients.histories() {
             match check(&history) {

@@ -1,4 +1,4 @@
-//! Clients that write and read, and what they were told.
+//! Clients that write and read, with the answers that they received.
 
 use std::collections::BTreeMap;
 
@@ -15,30 +15,30 @@ struct ClientCall {
     op: Op,
     begin: u64,
     end: Option<(u64, Answer)>,
-    /// What has become of it is known: it was answered, or it did not happen.
+    /// Whether the outcome is known: the call was answered, or it did not happen.
     is_over: bool,
     did_not_happen: bool,
-    /// Where it went last.
+    /// The process that it was sent to last.
     at: Option<Life>,
     tries: u64,
 }
 
-/// How many clients there are, and what they ask for.
+/// The number of clients, and their requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Habits {
     pub clients: u64,
     pub keys: u64,
-    /// Between an answer and the next call.
+    /// The longest pause between an answer and the next call.
     pub most_pause: u64,
-    /// A client waits so long for its answer.
+    /// How long a client waits for its answer.
     pub patience: u64,
-    /// Of a thousand reads and writes so many go to who is taken for the leader; the others to
-    /// anybody, so that a stale leader is asked, too.
+    /// How many of a thousand reads and writes go to the presumed leader. The others go to any
+    /// host, so that a stale leader is asked, too.
     pub reads_to_leader: u64,
     pub writes_to_leader: u64,
-    /// They only set and get.
+    /// Whether they only set and get.
     pub are_plain: bool,
-    /// Some of what they add they do not ask the sum of.
+    /// Whether some additions do not ask for the sum.
     pub add_blindly: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Clients {
     pub habits: Habits,
     asked: BTreeMap<RequestId, ClientCall>,
     next: i64,
-    /// Who answered last, by the clients' knowledge.
+    /// The host that answered last, as far as clients know.
     pub leader: usize,
 }
 
@@ -104,7 +104,7 @@ impl World {
         });
     }
 
-    /// The same client asks again when it has an answer, or has waited for too long.
+    /// Waits for an answer: the same client asks again when it has one, or has waited too long.
     fn wait_for(&mut self, request: RequestId, end: u64) {
         self.after(20 * MS, move |world| {
             let (is_over, begin) = {
@@ -222,7 +222,7 @@ impl World {
         });
     }
 
-    /// Nothing was logged: it is tried again elsewhere, or given up.
+    /// Handles a refusal: nothing was logged. The client tries elsewhere, or gives up.
     fn not_happened(&mut self, request: RequestId, leader: Option<usize>) {
         let hosts = self.hosts.len() as u64;
         self.clients.leader = leader.unwrap_or(self.rng.below(hosts) as usize);
@@ -239,7 +239,8 @@ impl World {
         self.after(pause, move |world| world.try_call(request));
     }
 
-    /// What comes from a process that was not asked last, or after the end, is not heard.
+    /// Returns the call of an answer, unless it is from a process that was not asked last, or after
+    /// the end.
     fn received(&mut self, life: Life, request: RequestId) -> Option<&mut ClientCall> {
         let asked = self.clients.asked.get_mut(&request)?;
         let is_awaited = !asked.is_over && asked.at == Some(life);
@@ -266,7 +267,7 @@ impl World {
             return;
         };
         match why {
-            // A read changes nothing: it is asked again.
+            // A read changes nothing: ask again.
             Refusal::Uncertain if asked.op != Op::Get => {
                 asked.is_over = true;
                 self.count("uncertain");
@@ -279,7 +280,7 @@ impl World {
         }
     }
 
-    /// A process ends: what it was asked may have happened.
+    /// Ends the calls to a process that ends: they may have happened.
     pub fn disconnect(&mut self, at: usize) {
         let mut reads = Vec::new();
         for (request, asked) in &mut self.clients.asked {
@@ -303,8 +304,8 @@ impl World {
             .is_some_and(|asked| asked.end.is_some())
     }
 
-    /// Reads all keys, once all is well. A client that has given up asks anew: it may have asked
-    /// hosts without a replica all the time.
+    /// Reads all keys once all faults are over. A client that has given up asks again: it may only
+    /// have asked hosts without a replica.
     pub fn read_at_the_end(&mut self) {
         for key in 0..self.clients.habits.keys {
             let end = self.now + 8 * SECOND;

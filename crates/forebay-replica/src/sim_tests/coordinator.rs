@@ -1,4 +1,4 @@
-//! The coordinator: it sees to it that the group is on the hosts that are to have it.
+//! The simulated coordinator: makes sure that the desired hosts have the group.
 
 use super::world::{MS, World};
 use crate::events::Event;
@@ -15,7 +15,7 @@ impl World {
         });
     }
 
-    /// The host whose replica leads in the newest term.
+    /// Returns the host whose replica leads in the newest term.
     pub fn leader(&self) -> Option<usize> {
         let leaders = (0..self.hosts.len()).filter_map(|at| {
             let replica = &self.hosts[at].process.as_ref()?.replica;
@@ -44,7 +44,7 @@ impl World {
         let stays = wanted.peers.iter().any(|peer| peer.peer == me);
         let event = match next_step(me, &wanted, &members, &standing) {
             Some(SteeringStep::Change(changes)) => Some(Event::Change(changes)),
-            // Who stays leads on: others lead by chance here.
+            // A leader that stays keeps leading: the simulation changes leaders at random.
             Some(SteeringStep::HandOver(to)) if !stays => Some(Event::Transfer { to }),
             _ => None,
         };
@@ -56,8 +56,8 @@ impl World {
         self.clear_unwanted(&members);
     }
 
-    /// Whoever counts has what the group began with, or more: a write that a majority has is not
-    /// to lie on fewer.
+    /// Checks that each voter has the group's initial state or more: a write that a majority has
+    /// must not be on fewer replicas.
     fn check_voters(&mut self, members: &Membership) {
         let is_empty = |voter: &&PeerId| {
             let host = self.peers.get(voter);
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// A replica that has left goes, once the group has gone on without it.
+    /// Removes a replica that has left, once the group has continued without it.
     fn clear_unwanted(&mut self, members: &Membership) {
         for at in 0..self.hosts.len() {
             let peer = self.peer_of(at);
@@ -97,8 +97,8 @@ impl World {
         }
     }
 
-    /// All voters of all groups that a replica knows still have what they promised, and the group
-    /// is not under change.
+    /// Returns whether all voters of all groups that a replica knows still have their promises, and
+    /// the group is not changing.
     pub fn may_forget(&self, at: usize) -> bool {
         let processes = self.hosts.iter().filter_map(|host| host.process.as_ref());
         let mut known: Vec<_> = processes
@@ -106,13 +106,13 @@ impl World {
             .collect();
         known.retain(|members| !members.voters.is_empty());
         let has_all = |members: &Membership| {
-            // One that is down may be about to come back as one that forgot.
+            // A host that is down may be about to return without its log.
             let runs = |host: usize| host == at || self.hosts[host].process.is_some();
             let is_there = |peer: &PeerId| {
                 let host = self.peers.get(peer);
                 host.is_some_and(|host| self.peer_of(*host) == Some(*peer) && runs(*host))
             };
-            // One, or two of which one is on its way out, have no majority without each.
+            // One voter, or two of which one is leaving, have no majority without each.
             let are_few = members.voters.len() < 3;
             !members.is_joint() && !are_few && members.voters.iter().all(is_there)
         };

@@ -1,4 +1,4 @@
-//! A simulated log and engine state on a disk: what was written, and how much of it is synced.
+//! A simulated log and engine state on a disk, with what was written, and how much of it is synced.
 
 use super::model::{Answer, State};
 use super::store::{StateCopy, Store, Trouble, WriteProgress};
@@ -13,11 +13,11 @@ use crate::tail::SnapshotFacts;
 #[derive(Debug, Clone)]
 pub enum DiskWrites {
     Log(Persist, Option<State>),
-    /// The engine's state as runs, and the log up to there no longer needed.
+    /// The engine's state as runs, and the index up to which the log is no longer needed.
     Runs(SnapshotFacts, State, u64),
 }
 
-/// What a restart finds.
+/// The state that a restart finds.
 #[derive(Debug, Clone)]
 pub struct RestartState {
     pub promise: Promise,
@@ -39,7 +39,7 @@ struct SimDisk {
 pub struct ModelStore {
     disk: SimDisk,
     is_full: bool,
-    /// What the process has in memory.
+    /// The state in the process's memory.
     state: State,
     staged: Option<State>,
 }
@@ -97,7 +97,7 @@ impl SimDisk {
         }
     }
 
-    /// All that is written so far.
+    /// Syncs everything written so far.
     fn sync(&mut self) {
         self.synced = self.journal.len();
     }
@@ -106,7 +106,7 @@ impl SimDisk {
         self.journal.len() - self.synced
     }
 
-    /// Power is lost: of what is not synced a beginning is left.
+    /// Loses power: only a prefix of what is not synced remains.
     fn lose(&mut self, left: usize) {
         self.journal.truncate(self.synced + left);
         self.synced = self.journal.len();
@@ -138,7 +138,7 @@ impl Store for ModelStore {
     fn start(&mut self, group: GroupId, me: PeerId, seed: u64) -> Result<Start, Trouble> {
         let kept = self.disk.recover();
         self.state = kept.state;
-        // Those that are in runs are left in the log.
+        // Entries that are in runs stay in the log.
         let is_older = |entry: &&LogEntry| entry.place.index <= kept.applied.place.index;
         let count = kept.entries.iter().take_while(is_older).count();
         let older = kept.entries[..count].iter().map(|entry| entry.place);
@@ -216,7 +216,7 @@ impl Store for ModelStore {
         let kept = self.disk.recover();
         let skip = from.checked_sub(kept.before.index + 1);
         let behind = skip.and_then(|skip| kept.entries.get(skip as usize..));
-        // A simulated message has a few entries, so that many parts are asked for.
+        // A simulated message has few entries, so that many parts are requested.
         let most = (to - from).min(1 + most_bytes / (256 << 10)) as usize;
         let some = behind.map(|entries| entries.iter().take(most).cloned().collect());
         Ok(some.filter(|entries: &Vec<LogEntry>| !entries.is_empty()))

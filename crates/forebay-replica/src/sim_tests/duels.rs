@@ -1,5 +1,7 @@
-//! Runs in which two may take themselves for the leader, with clients that ask both of them all the
-//! time: what a lease promises is broken for moments only, if it is.
+//! Tests of runs in which two replicas may act as the leader, with clients that ask both all the
+//! time.
+//!
+//! If a lease's promise is broken, it is broken for moments only.
 
 use super::clients::Habits;
 use super::faults::restart_a_voter;
@@ -36,7 +38,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     finish(world)
 }
 
-/// The leader stands still and is cut off; as it goes on it has heard of nothing.
+/// Pauses and isolates the leader; when it resumes it has received nothing.
 fn stop_alone(world: &mut World, long: u64) {
     let Some(leader) = world.leader() else { return };
     world.isolate(leader);
@@ -47,7 +49,7 @@ fn stop_alone(world: &mut World, long: u64) {
     });
 }
 
-/// What the leader is answered arrives when it has been cut off for long.
+/// Delivers answers to the leader after it has been isolated for long.
 fn receive_late(world: &mut World, long: u64) {
     let Some(leader) = world.leader() else { return };
     world.net.late = 700;

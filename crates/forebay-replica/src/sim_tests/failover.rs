@@ -1,11 +1,11 @@
-//! How long writes pause when a leader dies, hangs or is cut off, in simulated time.
+//! Measures how long writes pause when a leader dies, hangs or is isolated, in simulated time.
 
 use super::model::Op;
 use super::world::{SECOND, World};
 use crate::bugs::plant;
 use crate::events::Event;
 
-/// Groups that lose their leader, of each way.
+/// The number of groups that lose their leader, for each kind of failure.
 const RUNS: u64 = 200;
 
 #[derive(Debug, Clone, Copy)]
@@ -15,21 +15,21 @@ enum Way {
     IsCutOff,
 }
 
-/// Three hosts and which of them leads, at any moment between two heartbeats.
+/// Returns three hosts and their leader, at a random moment between two heartbeats.
 fn led_world(seed: u64) -> (World, usize) {
     plant(None);
     let mut world = World::new(seed);
     world.build(3, 0);
     let led = world.go_on_until(20 * SECOND, |world| world.leader().is_some());
     assert!(led.is_some(), "seed {seed}: no leader");
-    // At any moment between two heartbeats.
+    // A random moment between two heartbeats.
     let settle = SECOND + world.rng.below(SECOND);
     world.go_on_for(settle);
     let leader = world.leader().unwrap();
     (world, leader)
 }
 
-/// From the fault to the first write that is answered.
+/// Returns the time from the fault to the first write that is answered.
 fn pause_ms(seed: u64, way: Way) -> u64 {
     let (mut world, leader) = led_world(seed);
     match way {
@@ -40,7 +40,7 @@ fn pause_ms(seed: u64, way: Way) -> u64 {
     let mut took = None;
     let begun = world.now;
     while took.is_none() {
-        // A client that is not answered asks the next host.
+        // A client without an answer asks the next host.
         world.clients.leader = (world.clients.leader + 1) % world.hosts.len();
         let request = world.ask(1, Op::Set(1));
         took = world.go_on_until(SECOND / 10, |world| world.is_answered(request));
@@ -53,8 +53,8 @@ fn pause_ms(seed: u64, way: Way) -> u64 {
     (world.now - begun) / 1000
 }
 
-/// From the word that another is to lead to the first write that is answered: by that one, or by
-/// the leader, which takes the lead back where that one hangs.
+/// Returns the time from the hand-over to the first write that is answered. The new leader answers
+/// it, or the old one, which takes the lead back if the new one hangs.
 fn hand_over_ms(seed: u64, hangs: bool) -> u64 {
     let (mut world, leader) = led_world(seed);
     let forced_peer = (leader + 1) % world.hosts.len();
@@ -67,7 +67,7 @@ fn hand_over_ms(seed: u64, hangs: bool) -> u64 {
     });
     let (mut requests, begun) = (Vec::new(), world.now);
     loop {
-        // Another host each time, as a client does that is not answered at once.
+        // Another host each time, as a client does without an answer.
         requests.push(world.ask(1, Op::Set(1)));
         let asked = requests.clone();
         let is_answered = |world: &World| asked.iter().any(|one| world.is_answered(*one));

@@ -1,4 +1,4 @@
-//! Faults, as a seed draws them.
+//! Injects faults that a seed draws.
 
 use super::store::Trouble;
 use super::world::{MS, SECOND, Stores, World};
@@ -6,10 +6,10 @@ use crate::bugs::{Bug, is_planted};
 use crate::events::Event;
 use crate::memory::Durability;
 
-/// So many calls of its disk no process makes.
+/// More calls of its disk than any process makes.
 const NEVER: u64 = 1 << 60;
 
-/// Faults now and then, until the storm is over.
+/// Injects faults now and then, until the storm is over.
 pub fn schedule(world: &mut World, seconds: u64) {
     if world.chance(400) {
         world.net.loss = world.rng.below(60);
@@ -24,7 +24,7 @@ pub fn schedule(world: &mut World, seconds: u64) {
     next_fault(world, end);
 }
 
-/// Now and then a process ends in the midst of a write, a flush, a merge or the like.
+/// Ends a process now and then in the middle of a write, a flush, a merge or the like.
 fn next_death(world: &mut World, end: u64) {
     let pause = world.between(200 * MS, 4000 * MS);
     if world.now + pause > end {
@@ -103,7 +103,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
     }
 }
 
-/// The power fails, at one host or at all.
+/// Fails the power, at one host or at all.
 fn power(world: &mut World, at: usize, long: u64) {
     if world.durability == Durability::Sync {
         let all = world.chance(250);
@@ -120,7 +120,7 @@ fn power(world: &mut World, at: usize, long: u64) {
         world.after(long, move |world| world.start(at));
     } else if world.may_forget(at) {
         world.lose_power(at);
-        // Who waits before it comes back has others go on without it.
+        // If a process waits before it returns, the others continue without it.
         let quick = world.chance(600);
         world.after(if quick { 50 * MS } else { long }, move |world| {
             world.start(at)
@@ -149,8 +149,8 @@ fn transfer(world: &mut World) {
     }
 }
 
-/// One does not hear of the leader, and stands for election; then the leader loses the other, which
-/// has just promised not to help, and is restarted.
+/// Isolates a voter from the leader, so that it stands for election. Then the leader loses the
+/// other voter, which has just promised not to help, and which is restarted.
 pub fn restart_a_voter(world: &mut World, long: u64) {
     let Some(leader) = world.leader() else { return };
     let mut others = (0..world.hosts.len()).filter(|at| *at != leader);
@@ -164,7 +164,7 @@ pub fn restart_a_voter(world: &mut World, long: u64) {
     world.net.cuts.extend([(leader, stands), (stands, leader)]);
     let pause = world.between(1500 * MS, 4000 * MS);
     world.after(pause, move |world| {
-        // No fault begins once all is to be well.
+        // No fault begins in the final phase.
         if !world.is_stormy {
             return;
         }
@@ -175,7 +175,7 @@ pub fn restart_a_voter(world: &mut World, long: u64) {
     });
 }
 
-/// A replica goes to another host.
+/// Moves a replica to another host.
 fn relocate(world: &mut World, at: usize) {
     let spare = (0..world.hosts.len()).find(|at| world.hosts[*at].disk.is_none());
     if let Some(to) = spare.filter(|_| world.wanted.contains(&at)) {
@@ -186,7 +186,7 @@ fn relocate(world: &mut World, at: usize) {
 }
 
 impl World {
-    /// Everything is well again, and everybody runs.
+    /// Ends all faults, and starts all processes.
     pub fn heal(&mut self) {
         self.is_stormy = false;
         self.net = super::world::SimNet::default();
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// No death is planned any more; one that nobody has noticed is.
+    /// Cancels a planned death; one that has happened unnoticed is handled.
     fn let_live(&mut self, at: usize) {
         let life = self.life(at);
         let Some(store) = self.store(life) else {

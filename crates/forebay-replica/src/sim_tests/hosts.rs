@@ -1,4 +1,4 @@
-//! Machines and processes: how they start, end, stand still, and forget.
+//! Machines and processes: they start, end, pause, and lose their logs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::real::RealStore;
 use super::store::{Store, Trouble};
 use super::world::{GROUP, Job, Life, MS, Stores, World};
 use crate::events::{Committed, Event, Permit, Persist};
-use crate::fresh::Freshness;
+use crate::freshness::Freshness;
 use crate::ids::{PeerId, RequestId};
 use crate::memory::{Durability, FoundMemory, check_memory};
 use crate::quiet::QuietTicks;
@@ -19,16 +19,16 @@ use crate::time::{Now, TICK};
 
 /// A machine that may have a replica.
 pub struct SimHost {
-    /// Raised whenever its process starts or ends: what was meant for an earlier one is lost.
+    /// Raised whenever its process starts or ends: events for an earlier one are lost.
     pub life: u64,
     pub boot: u128,
     pub process: Option<SimProcess>,
     pub disk: Option<HostDisk>,
-    /// Its process is stopped (SIGSTOP), and what comes meanwhile waits.
+    /// Its process is stopped (SIGSTOP), and events wait meanwhile.
     pub is_paused: bool,
     pub backlog: Vec<Job>,
-    /// The time when it was stopped, and the time that requests are handled with: the process may
-    /// have read its clock before they came.
+    /// The time when it was stopped, and the time that requests are handled with. The process may
+    /// have read its clock before they arrived.
     pub stopped_at: Option<Now>,
     pub old_clock: Option<Now>,
     pub is_full: bool,
@@ -37,7 +37,7 @@ pub struct SimHost {
     pub unix_offset_ms: i64,
 }
 
-/// What outlives processes.
+/// The part of a host that survives processes.
 pub struct HostDisk {
     pub peer: PeerId,
     pub found: FoundMemory,
@@ -49,13 +49,13 @@ pub struct SimProcess {
     pub quiet: QuietTicks,
     pub applied: SnapshotFacts,
     pub flushed: u64,
-    /// Being written, applied, and read, in order.
+    /// The entries and reads in progress: to be written, applied, and read, in order.
     pub writes: VecDeque<Persist>,
     pub is_writing: bool,
     pub applying: VecDeque<Vec<Committed>>,
     pub is_applying: bool,
     pub reading: Vec<Permit>,
-    /// When leave was asked for, and how new what is here is.
+    /// The times of requests for permits, and how current the data is.
     pub asked: BTreeMap<RequestId, Duration>,
     pub fresh: Freshness,
 }
@@ -80,7 +80,7 @@ impl SimHost {
 }
 
 impl World {
-    /// Machines, the first of which found the group.
+    /// Creates machines, the first of which found the group.
     pub fn build(&mut self, replicas: usize, spares: usize) {
         for _ in 0..replicas + spares {
             let drift_ppm = self.between(0, 20_000) as i64 - 10_000;
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// A new peer on a host.
+    /// Places a new peer on a host.
     fn place(&mut self, at: usize, start: &Start) {
         let found = FoundMemory {
             durability: self.durability,
@@ -122,7 +122,7 @@ impl World {
         self.start(at);
     }
 
-    /// The coordinator gave a number, and the host begins as that peer, empty.
+    /// Starts the host as an empty peer with the number that the coordinator gave.
     pub fn join(&mut self, at: usize) {
         self.count("joined");
         let peer = PeerId(self.peers.keys().last().map_or(1, |peer| peer.0 + 1));
@@ -145,7 +145,7 @@ impl World {
         self.hosts[at].disk.as_ref().map(|disk| disk.peer)
     }
 
-    /// What a process keeps its state in, if it still runs.
+    /// Returns the store of a process, if it still runs.
     pub fn store(&mut self, by: Life) -> Option<&mut (dyn Store + 'static)> {
         let host = &mut self.hosts[by.host];
         let runs = host.process.is_some() && host.life == by.life;
@@ -211,7 +211,8 @@ impl World {
         }
     }
 
-    /// A process cannot go on: it died in the midst of what it did, or should not have failed.
+    /// Handles a process that cannot continue: it died in the middle of an operation, or should not
+    /// have failed.
     pub fn trouble(&mut self, life: Life, trouble: Trouble) {
         let at = life.host;
         let is_dead = self.store(life).is_some_and(|store| store.is_dead());
@@ -219,7 +220,7 @@ impl World {
             return self.fail(format!("host {at} cannot go on: {trouble:?}"));
         }
         self.count("deaths");
-        // What a sync was to make durable that was cut off is left to chance by the simulated disk.
+        // The simulated disk decides at random what an interrupted sync made durable.
         match self.durability {
             Durability::Sync => self.lose_power(at),
             Durability::Os | Durability::EveryMs(_) => self.end(at),
@@ -242,7 +243,7 @@ impl World {
         });
     }
 
-    /// With `Nms` the log is synced each N ms; else the system writes it at some time.
+    /// With `Nms`, syncs the log each N ms; otherwise the system writes it at some time.
     fn sync_now_and_then(&mut self, life: Life) {
         let pause = match self.durability {
             Durability::EveryMs(ms) => ms * MS,
@@ -255,7 +256,7 @@ impl World {
         });
     }
 
-    /// Whether the process still runs.
+    /// Syncs the log; returns whether the process still runs.
     pub fn sync(&mut self, life: Life) -> bool {
         let synced = self.store(life).map(|store| store.sync());
         match synced {
@@ -267,7 +268,7 @@ impl World {
         }
     }
 
-    /// The process ends (kill -9): what it wrote is left.
+    /// Ends the process (kill -9): what it wrote remains.
     pub fn end(&mut self, at: usize) {
         let host = &mut self.hosts[at];
         host.life += 1;
@@ -280,7 +281,7 @@ impl World {
         self.disconnect(at);
     }
 
-    /// The machine loses its power: what it synced is left, and some of the rest.
+    /// Cuts the machine's power: what it synced remains, and some of the rest.
     pub fn lose_power(&mut self, at: usize) {
         self.end(at);
         let draw = self.rng.next_u64();
@@ -290,7 +291,7 @@ impl World {
         }
     }
 
-    /// The process ends by itself, and the machine is started anew.
+    /// Stops the process cleanly, and restarts the machine.
     pub fn reboot_clean(&mut self, at: usize) {
         let disk = self.hosts[at].disk.as_mut();
         let is_clean = disk.is_none_or(|disk| disk.store.stop_clean());
@@ -330,7 +331,7 @@ impl World {
         self.hosts[at].old_clock = None;
     }
 
-    /// Does something in a process, once it does not stand still.
+    /// Runs a job in a process, once it is not paused.
     pub fn on_host(&mut self, life: Life, job: impl FnOnce(&mut World) + 'static) {
         if self.process(life).is_none() {
             return;

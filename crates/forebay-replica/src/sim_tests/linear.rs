@@ -1,10 +1,12 @@
-//! Whether a history of one key is linearizable: whether its calls can be put in an order, each
-//! between its begin and its end, in which a single map would have answered the same.
+//! Checks whether a history of one key is linearizable.
 //!
-//! By search, after Wing and Gong: the next call is one that began before any other that is left
-//! ended. What was tried (which calls are done, and the value then) is not tried again. A call
-//! without an answer may be at any place after its begin, or at none. Histories that only set and
-//! get need no search ([`check_register`]).
+//! It is if its calls can be put in an order, each between its begin and its end, in which a single
+//! map would have answered the same.
+//!
+//! The check is a search, after Wing and Gong: the next call is one that began before any other
+//! remaining call ended. What was tried (which calls are done, and the value then) is not tried
+//! again. A call without an answer may be at any place after its begin, or at none. Histories that
+//! only set and get need no search ([`check_register`]).
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -18,7 +20,7 @@ use super::register::check_register;
 pub struct Call {
     pub op: Op,
     pub begin: u64,
-    /// When it was answered, and what; `None`: it may have happened or not.
+    /// The time and content of the answer; `None`: it may have happened or not.
     pub end: Option<(u64, Answer)>,
 }
 
@@ -26,11 +28,11 @@ pub struct Call {
 pub enum Verdict {
     Linearizable,
     Wrong,
-    /// Too many orders are possible.
+    /// There are too many possible orders.
     Undecided,
 }
 
-/// Steps of the search after which it is given up.
+/// The most steps of the search.
 const MOST_STEPS: usize = 2_000_000;
 
 type Done = (Box<[u64]>, Option<i64>);
@@ -70,7 +72,7 @@ impl Search {
         self.done[at / 64] & (1 << (at % 64)) != 0
     }
 
-    /// Whether the calls that are left can follow. Those before `first` are done.
+    /// Returns whether the remaining calls can follow. Those before `first` are done.
     fn go_on(&mut self, value: Option<i64>, mut first: usize) -> bool {
         if self.answered_left == 0 {
             return true;
@@ -94,7 +96,7 @@ impl Search {
                 next.push(at);
             }
         }
-        // Those that were answered first: one that was not is seldom needed.
+        // Try answered calls first: a call without an answer is seldom needed.
         next.sort_by_key(|at| self.calls[*at].end.map_or(u64::MAX, |(end, _)| end));
         next.into_iter().any(|at| self.try_next(at, value, first))
     }
@@ -106,7 +108,7 @@ impl Search {
             end.is_some(),
             end.is_none_or(|(_, reported)| reported == answer),
         );
-        // One without an answer that changes nothing need not have happened.
+        // A call without an answer that changes nothing need not have happened.
         if !fits || (!is_answered && after == value) {
             return false;
         }

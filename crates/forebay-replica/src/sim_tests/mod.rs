@@ -1,8 +1,9 @@
-//! A simulator of one group, for tests: replicas over model engines and disks, or over the engine
-//! and its log on simulated disks, and a network, with faults drawn from a seed, and clients whose
-//! histories are checked.
+//! A simulator of one group, for tests.
 //!
-//! Everything happens in one thread, in the order of simulated time, so a seed repeats a run: the
+//! It runs replicas over model engines and disks, or over the engine and its log on simulated
+//! disks. It has a network, faults drawn from a seed, and clients whose histories are checked.
+//!
+//! Everything runs in one thread, in the order of simulated time, so a seed repeats a run with the
 //! same trace hash.
 
 mod carry;
@@ -34,17 +35,17 @@ use world::{MS, SECOND, Stores, World};
 
 use crate::bugs::{Bug, plant};
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub trace: u64,
-    /// What did not hold.
+    /// The check that failed.
     pub violation: Option<String>,
-    /// How often what happened, for people.
+    /// Counts of events, for people.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
-/// A run of a random group under random faults, and a planted defect or none.
+/// Runs a random group under random faults, with a planted defect or none.
 pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     if seed % 8 == 7 {
         return duels::run(seed, bug);
@@ -55,7 +56,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     finish(world)
 }
 
-/// The same with a defect of reads that may be old by a bound.
+/// Runs a group with a defect of stale reads.
 pub fn run_stale(seed: u64, bug: StaleBug) -> Outcome {
     plant(None);
     let mut world = World::new(seed);
@@ -64,8 +65,8 @@ pub fn run_stale(seed: u64, bug: StaleBug) -> Outcome {
     finish(world)
 }
 
-/// A run of replicas whose states and logs are those in service, and a planted defect of how they
-/// are joined or none.
+/// Runs replicas with production states and logs, and a planted defect of how they are combined, or
+/// none.
 pub fn run_on_engine(seed: u64, bug: Option<StoreBug>) -> Outcome {
     plant(None);
     let mut world = World::new(seed);
@@ -78,7 +79,7 @@ pub fn run_on_engine(seed: u64, bug: Option<StoreBug>) -> Outcome {
         ..Habits::default()
     };
     go_through_a_storm(&mut world, 5, 12);
-    // What the last fault does later belongs to the storm.
+    // The later effects of the last fault belong to the storm.
     world.go_on_for(4 * SECOND);
     finish(world)
 }
@@ -96,7 +97,7 @@ fn go_through_a_storm(world: &mut World, least_s: u64, most_s: u64) {
     world.go_on_for(stormy_s * SECOND);
 }
 
-/// All faults end; what is left to be done is, and the histories are looked at.
+/// Ends all faults, completes the remaining work, and checks the histories.
 fn finish(mut world: World) -> Outcome {
     world.heal();
     let settled = world.go_on_until(60 * SECOND, |world| world.unsettled().is_none());

@@ -1,12 +1,12 @@
-//! The model engine: a map with writes that are blind and writes that decide by what is there.
+//! The model engine: a map with blind writes, and writes that depend on the current value.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Keys from here on expire. What is judged by time is compared between replicas; the histories of
-/// clients are of the others.
+/// The first key that expires. Values that depend on time are compared between replicas. The
+/// histories of clients are of the other keys.
 pub const EXPIRING: u8 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,17 +14,17 @@ pub enum Op {
     Get,
     Set(i64),
     Delete,
-    /// Answers the sum.
+    /// Adds, and answers the sum.
     Add(i64),
     SetIfAbsent(i64),
     CompareAndSet(i64, i64),
-    /// For so many milliseconds.
+    /// Sets for this many milliseconds.
     SetFor(i64, u64),
-    /// Adds, and does not answer what the sum is.
+    /// Adds, and does not answer the sum.
     Increase(i64),
 }
 
-/// What an operation answers: the value, or whether it was done.
+/// The answer of an operation: the value, or whether it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     Value(Option<i64>),
@@ -65,7 +65,7 @@ impl Op {
         (bytes[1], op)
     }
 
-    /// On one key: its value afterwards, and the answer.
+    /// Applies it to one key: returns the new value, and the answer.
     pub fn apply(self, value: Option<i64>) -> (Option<i64>, Answer) {
         let sets =
             |does: bool, new: i64| (if does { Some(new) } else { value }, Answer::Done(does));
@@ -87,7 +87,7 @@ impl Op {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State(BTreeMap<u8, (i64, Option<u64>)>);
 
-/// Keys with their values, and when they expire.
+/// Keys with their values, and their expiry times.
 impl FromIterator<(u8, (i64, Option<u64>))> for State {
     fn from_iter<I: IntoIterator<Item = (u8, (i64, Option<u64>))>>(all: I) -> Self {
         Self(all.into_iter().collect())

@@ -1,5 +1,6 @@
-//! State and log as they are in service: a live table of one partition without threads, and the log
-//! of replicas, on a simulated disk. How they are joined is as in the crate forebay-host.
+//! State and log as in production, on a simulated disk: a live table of one partition, and its log.
+//!
+//! The table has no threads. The crate forebay-host combines state and log in the same way.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,24 +29,24 @@ use crate::tail::SnapshotFacts;
 pub const FIRST: PartitionId = PartitionId(0);
 const ROOT: &str = "/s";
 const LOG: &str = "/s/replicas";
-/// Small, so that segments come and go.
+/// Short, so that segments are added and removed often.
 const SEGMENT_BYTES: u64 = 1024;
 const BUDGET_BYTES: usize = 1 << 20;
 
-/// A defect in how state and log are joined.
+/// A defect in how state and log are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreBug {
-    /// How far the state has come is not kept in one step with its runs.
+    /// The applied place is not stored in one step with its runs.
     PlacesApart,
-    /// A copy is put in place, and the log does not begin anew behind it.
+    /// A copy is installed, and the log does not restart after it.
     LogGoesOn,
-    /// What is acknowledged is not synced.
+    /// Acknowledged writes are not synced.
     SyncsNothing,
     /// Entries are trimmed whose writes are in memory only.
     TrimsApplied,
 }
 
-/// What all stores of a run have in common.
+/// The settings that all stores of a run share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RealKind {
     pub is_ordered: bool,
@@ -59,11 +60,11 @@ pub struct RealStore {
     durability: Durability,
     pub(super) rng: Rng,
     pub(super) bug: Option<StoreBug>,
-    /// What a process has open.
+    /// The table and log that a process has open.
     pub(super) open: Option<OpenStore>,
-    /// With [`StoreBug::PlacesApart`]: the place that is kept apart.
+    /// With [`StoreBug::PlacesApart`]: the place that is stored separately.
     pub(super) place_apart: Option<SnapshotFacts>,
-    /// How often what happened, for people.
+    /// Counts of events, for people.
     pub(super) counts: SeedCounts,
 }
 
@@ -72,9 +73,9 @@ pub(super) struct OpenStore {
     pub table: LiveTable,
     pub log: ReplicaLog,
     pub opened: OpenedLog,
-    /// A copy that came and is not in place.
+    /// A copy that arrived and is not installed.
     pub fetched: Option<PartitionContent>,
-    /// A copy of the state in the midst of an entry, for the next peer that asks.
+    /// A copy of the state within an entry, for the next peer that asks.
     pub early: Option<RealCopy>,
 }
 
@@ -86,7 +87,7 @@ pub struct RealCopy {
 }
 
 impl RealStore {
-    /// An empty partition at the place where the replica begins.
+    /// Creates an empty partition at the place where the replica begins.
     pub fn new(start: &Start, durability: Durability, seed: u64, kind: RealKind) -> Self {
         let mut store = Self {
             disk: SimDisk::new(),
@@ -135,7 +136,7 @@ impl RealStore {
         )?)
     }
 
-    /// Opens both; `None` where a log of which the power took something is found out as damaged.
+    /// Opens both; returns `None` if a log that lost data by power loss is detected as damaged.
     pub(super) fn open_both(&mut self, found: &FoundMemory) -> Result<Option<&OpenStore>, Trouble> {
         let store = self.engine_store().map_err(of_table)?;
         let table = store.live_table(&name(), &Budget::by_hand(BUDGET_BYTES));
@@ -172,10 +173,10 @@ impl RealStore {
         open.ok_or_else(|| Trouble::Broken("it is not open".to_owned()))
     }
 
-    /// The process is gone, and its disk is as it left it.
+    /// Kills the process; its disk stays as it is.
     pub(super) fn kill(&mut self) {
         if self.open.is_some() {
-            // What the dropped ones still do is done to a disk that nobody sees.
+            // Further work of the dropped objects goes to a disk that no other process sees.
             let left = self.disk.after_kill();
             self.open = None;
             self.change_disk(left);
@@ -213,13 +214,13 @@ impl RealStore {
 }
 
 impl OpenStore {
-    /// What is in the state; `done` is how much of the next entry is.
+    /// Returns the facts of the state; `done` is how much of the next entry is applied.
     pub fn applied(&self) -> Result<(SnapshotFacts, u32), Trouble> {
         let applied = self.table.applied(FIRST).map_err(of_table)?;
         Ok((facts_of(&applied)?, applied.done))
     }
 
-    /// Says of the group where its log begins, and what it promised.
+    /// Records where the group's log begins, and what the replica promised.
     pub fn begin(&self, group: u64, behind: Place, promise: &Promise) -> Result<(), Trouble> {
         let promise = promise.to_bytes();
         let records = GroupRecords {

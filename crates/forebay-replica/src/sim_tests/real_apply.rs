@@ -1,4 +1,4 @@
-//! Applying entries to a live table, and reading what came of them.
+//! Applies entries to a live table, and reads the results.
 
 use forebay_engine::live::{Batch, DecidedEntry, LiveError, LiveTable, Stored};
 use forebay_io::sim::SimDisk;
@@ -11,7 +11,7 @@ use super::real::{FIRST, OpenStore, RealCopy, RealStore, StoreBug, of_table, pla
 use super::store::Trouble;
 use crate::events::Committed;
 
-/// Clients use so many keys from 0 on, and so many that expire.
+/// The number of keys that clients use from 0 on, and of keys that expire.
 const KEYS: u8 = 6;
 const EXPIRING_KEYS: u8 = 2;
 
@@ -51,7 +51,7 @@ impl RealStore {
     }
 }
 
-/// What others may do in the midst of an entry: flush, or make a copy.
+/// Does what others may do while an entry is applied: flush, or make a copy.
 fn midway(open: &mut OpenStore, disk: &SimDisk, draw: u64) -> Result<(), Trouble> {
     let done = match draw {
         0 => open.table.flush(),
@@ -81,7 +81,7 @@ fn apply_one(
     Ok(answer)
 }
 
-/// By writes that are blind where nothing depends on what is there.
+/// Uses blind writes if nothing depends on the current value.
 fn run(table: &LiveTable, key: &[u8], op: Op, stamp_ms: u64) -> Result<Answer, LiveError> {
     let done = Ok(Answer::Done(true));
     match op {
@@ -121,7 +121,7 @@ pub(super) fn number(bytes: &[u8]) -> i64 {
     bytes.try_into().map_or(i64::MIN, i64::from_le_bytes)
 }
 
-/// What the clients' keys hold; a walk over all records finds the same.
+/// Returns the content of the clients' keys, and checks that a scan of all records finds the same.
 pub(super) fn content(table: &LiveTable, walks: bool) -> Result<State, Trouble> {
     let keys = (0..KEYS).chain(EXPIRING..EXPIRING + EXPIRING_KEYS);
     let mut found = Vec::new();

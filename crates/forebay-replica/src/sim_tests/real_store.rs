@@ -1,4 +1,4 @@
-//! A process's way with the engine and its log: opening, writing, copies, ending.
+//! Operations of a process on the engine and its log: opening, writing, copies, ending.
 
 use forebay_engine::live::PartitionContent;
 use forebay_engine::replica_log::{
@@ -22,7 +22,7 @@ use crate::older::OlderEntries;
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
 
-/// What is kept of entries that restarts do not need.
+/// The bytes of entries to retain that restarts do not need.
 const KEPT_BYTES: [u64; 3] = [0, 1 << 10, 16 << 10];
 
 impl Store for RealStore {
@@ -176,7 +176,7 @@ impl Store for RealStore {
         (from, to): (u64, u64),
         most_bytes: u64,
     ) -> Result<Option<Vec<LogEntry>>, Trouble> {
-        // Few at a time, so that many parts are asked for.
+        // Few at a time, so that many parts are requested.
         let most_bytes = most_bytes >> 12;
         let found = self.is_open()?.log.entries(GROUP.0, from, most_bytes);
         let found = match found {
@@ -261,7 +261,7 @@ impl Store for RealStore {
         let mut content = from.copy.content().clone();
         for at in 0..content.runs.len() {
             let run = &mut content.runs[at];
-            // Whoever it comes from may have died.
+            // The source of the copy may have died.
             let bytes = from.disk.read(&from.copy.run_file(&run.id));
             let bytes = bytes.map_err(|_| Trouble::NoRoom)?;
             let new = open.table.new_run();
@@ -306,7 +306,7 @@ impl Store for RealStore {
 }
 
 impl RealStore {
-    /// There may be no room at that moment, and be some later.
+    /// There may be no space at that moment, and some later.
     fn put_in_place(&mut self, content: PartitionContent) -> Result<(), Trouble> {
         let is_full = self.is_full();
         let lacks_room = self.rng.below(3) == 0;
@@ -320,8 +320,8 @@ impl RealStore {
     }
 }
 
-/// The log's entries behind what is applied. Where a copy was put in place and the log does not say
-/// so yet, it has none that go on from it.
+/// Returns the log's entries after the applied one. If a copy was installed and the log does not
+/// record it yet, the log has no entries that follow it.
 fn entries_behind(
     open: &OpenStore,
     known: &LoggedGroup,
@@ -351,7 +351,7 @@ fn place_in_log(EntryPlace { term, index }: EntryPlace) -> Place {
     Place { term, index }
 }
 
-/// What the log has up to what is applied, for peers.
+/// Returns the log's entries up to the applied one, for peers.
 fn older_entries(
     open: &OpenStore,
     known: Option<&LoggedGroup>,

@@ -1,10 +1,11 @@
-//! Linearizability of a key that is only set and read, no value set twice: decided without a
-//! search, after Gibbons and Korach.
+//! Checks linearizability of a key that is only set and read, with no value set twice.
+//!
+//! It needs no search, after Gibbons and Korach.
 //!
 //! A value's *zone* reaches from the first end to the last begin of the calls that set or saw it.
-//! If it reaches forward, the key had that value all the time between; if backward, at one moment
-//! between at least. So forward zones may not overlap, and no backward zone may lie within a
-//! forward one.
+//! If it reaches forward, the key had that value all the time between. If it reaches backward, the
+//! key had it at least at one moment between. So forward zones may not overlap, and no backward
+//! zone may be within a forward one.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +20,10 @@ struct Zone {
     is_seen: bool,
 }
 
-/// `None`: the history has other operations.
+/// Returns `None` if the history has other operations.
 pub fn check_register(history: &[Call]) -> Option<Verdict> {
-    // At first there is nothing: that was set at 0, and all calls come a moment later than they
-    // say.
+    // The key starts without a value: that counts as set at 0, and all calls as one moment later
+    // than they say.
     let nothing = Zone {
         set: 0,
         first_end: 0,
@@ -56,7 +57,7 @@ pub fn check_register(history: &[Call]) -> Option<Verdict> {
         zone.last_begin = zone.last_begin.max(begin);
         zone.is_seen = true;
     }
-    // One that was not answered, and whose value nobody saw, had no consequences.
+    // A call without an answer whose value no read saw had no effect.
     let zones: Vec<_> = zones.into_values().filter(|zone| zone.is_seen).collect();
     Some(match fit(&zones) {
         true => Verdict::Linearizable,

@@ -1,4 +1,4 @@
-//! Runs of many seeds.
+//! Tests of many seeds.
 
 use std::panic::{UnwindSafe, catch_unwind};
 
@@ -9,7 +9,7 @@ use super::stale::StaleBug;
 use super::{Outcome, run, run_on_engine, run_stale};
 use crate::bugs::Bug;
 
-/// How many runs each test run makes; `FOREBAY_TEST_SEEDS` asks for others.
+/// The number of runs of each test; `FOREBAY_TEST_SEEDS` changes it.
 const SEEDS: u64 = 1000;
 
 #[test]
@@ -20,7 +20,7 @@ fn the_same_seed_twice_is_the_same_run() {
     }
 }
 
-/// What did not hold, also where the library ended the run.
+/// Returns the violation, also if the library ended the run.
 fn violation(run: impl FnOnce() -> Outcome + UnwindSafe) -> (Option<String>, SeedCounts) {
     match catch_unwind(run) {
         Ok(outcome) => (outcome.violation, outcome.counts),
@@ -36,7 +36,7 @@ fn all_holds_with_every_seed() {
     all_hold(SEEDS, |seed| violation(|| run(seed, None)));
 }
 
-/// Each planted defect is found within so many seeds.
+/// Each planted defect is found within this many seeds.
 const FOUND_WITHIN: u64 = 2000;
 
 #[track_caller]
@@ -121,7 +121,7 @@ fn a_bound_that_is_not_looked_at_after_the_read_is_found() {
     finds_stale(StaleBug::LooksOnce);
 }
 
-/// Runs over the engine and its log, in each test run.
+/// The number of runs over the engine and its log, in each test.
 const ENGINE_SEEDS: u64 = 50;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reads that may be old by a bound, at any host, and whether they are.
+//! Stale reads at any host, and a check of their age.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::world::{Life, MS, SECOND, World};
 use crate::events::{Event, Permit};
 use crate::ids::RequestId;
 
-/// What is read may be older by less than this.
+/// The bound: data is older by less than this.
 pub const BOUND: Duration = Duration::from_secs(2);
-/// Requests for leave are numbered from here on; those of clients stay below.
+/// The first request number for read permits; those of clients stay below.
 const FIRST_REQUEST: u64 = 1 << 40;
 
-/// A defect in how the bound is kept.
+/// A defect in how the bound is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StaleBug {
-    /// The bound counts from when the answer came.
+    /// The bound counts from the arrival of the answer.
     CountsFromAnswer,
-    /// The bound is looked at before the read, and not after it.
+    /// The bound is checked before the read, and not after it.
     LooksOnce,
 }
 
-/// What was acknowledged when: the greatest entry.
+/// The greatest acknowledged entry at each time.
 #[derive(Debug, Default)]
 struct AcknowledgedEntries(Vec<(u64, u64)>);
 
@@ -30,7 +30,7 @@ impl AcknowledgedEntries {
         self.0.push((now, index.max(before)));
     }
 
-    /// By then.
+    /// Returns the greatest entry acknowledged by then.
     fn at(&self, then: u64) -> u64 {
         let count = self.0.partition_point(|(at, _)| *at <= then);
         count.checked_sub(1).map_or(0, |last| self.0[last].1)
@@ -45,7 +45,7 @@ pub struct StaleReads {
 }
 
 impl World {
-    /// Reads now and then, until then.
+    /// Reads now and then, until that time.
     pub fn read_stale(&mut self, end: u64) {
         let pause = self.between(MS, 100 * MS);
         self.after(pause, move |world| {
@@ -63,8 +63,8 @@ impl World {
         });
     }
 
-    /// Without asking where that is within the bound; and asks where it is not, or soon will not
-    /// be.
+    /// Reads without a request if the data is within the bound. Makes a request if it is not, or
+    /// soon will not be.
     fn begin_stale(&mut self, life: Life) {
         let old = self.hosts[life.host].old_clock;
         let now = old.unwrap_or_else(|| self.clock(life.host)).monotonic;
@@ -107,14 +107,14 @@ impl World {
         self.stale.acknowledged.push(self.now, index);
     }
 
-    /// A process asks for leave to read.
+    /// Records a process's request for a read permit.
     pub fn asked_permit(&mut self, life: Life, request: RequestId, now: Duration) {
         if let Some(process) = self.process(life) {
             process.asked.insert(request, now);
         }
     }
 
-    /// All that the permit covers is applied.
+    /// Records that everything the permit covers is applied.
     pub fn given_permit(&mut self, life: Life, permit: &Permit) {
         let now = self.clock(life.host).monotonic;
         let from_answer = self.stale.bug == Some(StaleBug::CountsFromAnswer);

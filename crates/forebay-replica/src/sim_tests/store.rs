@@ -1,5 +1,4 @@
-//! What a replica's state and log are kept in on a host: a model of them, or the engine and its
-//! log.
+//! The store of a replica's state and log on a host: a model of them, or the engine and its log.
 
 use forebay_io::sim::SeedCounts;
 
@@ -12,19 +11,19 @@ use crate::memory::FoundMemory;
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
 
-/// Why something was not done.
+/// A reason why an operation failed.
 #[derive(Debug)]
 pub enum Trouble {
-    /// It is tried again.
+    /// The operation is tried again.
     NoRoom,
-    /// The process cannot go on.
+    /// The process cannot continue.
     Broken(String),
 }
 
-/// How far a wish is written.
+/// The progress of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteProgress {
-    /// The copy is in place, and the log does not say so yet: the wish is to be written again.
+    /// The copy is installed, and the log does not record it yet: the write has to be repeated.
     CopyOnly,
     All {
         installs: bool,
@@ -38,84 +37,84 @@ pub enum StateCopy {
     Real(RealCopy),
 }
 
-/// State and log of one replica. They outlive its process: [`Store::open`] and [`Store::start`]
-/// come first in each one.
+/// The state and log of one replica. They survive its process. Each process first calls
+/// [`Store::open`] and [`Store::start`].
 pub trait Store {
-    /// Opens what there is, for a process on the boot that is told; tells what it found.
+    /// Opens the store for a process on the given boot; returns what it found.
     fn open(&mut self, found: &FoundMemory, seed: u64) -> Result<FoundMemory, Trouble>;
 
-    /// What a replica begins with. REQUIRES: it is open, and remembers.
+    /// Returns what a replica begins with. REQUIRES: it is open, and remembers.
     fn start(&mut self, group: GroupId, me: PeerId, seed: u64) -> Result<Start, Trouble>;
 
-    /// The process ends (kill -9): what was written is left.
+    /// Ends the process (kill -9): what was written remains.
     fn end(&mut self);
 
-    /// After the end of the process: of what is not synced, some part is left.
+    /// Loses power after the end of the process: a part of what is not synced remains.
     fn lose_power(&mut self, draw: u64);
 
-    /// The process ends by itself; returns whether it could say so.
+    /// Stops the process cleanly; returns whether it could record that.
     fn stop_clean(&mut self) -> bool;
 
     fn set_full(&mut self, is_full: bool);
 
-    /// Puts the copy that was brought in place, if the wish has one, and writes to the log.
+    /// Installs the fetched copy, if the write has one, and writes to the log.
     fn write(&mut self, persist: &Persist) -> Result<WriteProgress, Trouble>;
 
-    /// All that is in the log.
+    /// Syncs everything in the log.
     fn sync(&mut self) -> Result<(), Trouble>;
 
-    /// The answers of an entry's proposals, in their order. Those of which an earlier process had
-    /// the answers are left out at the front.
+    /// Returns the answers of an entry's proposals, in their order. Omits those at the front whose
+    /// answers an earlier process had.
     fn apply(&mut self, committed: &Committed) -> Result<Vec<Answer>, Trouble>;
 
     fn get(&self, key: u8) -> Result<Option<i64>, Trouble>;
 
-    /// Of the content; `None` in the midst of an entry.
+    /// Returns a hash of the content; `None` within an entry.
     fn hash(&mut self) -> Result<Option<u64>, Trouble>;
 
-    /// Entries from the log, from the first on and up to the other, which is left out: one at
-    /// least, and about so many bytes. `None`: they are not there any more.
+    /// Returns entries from the log, from the first up to but not including the second: at least
+    /// one, and about this many bytes. Returns `None` if they are gone.
     fn entries(
         &mut self,
         range: (u64, u64),
         most_bytes: u64,
     ) -> Result<Option<Vec<LogEntry>>, Trouble>;
 
-    /// Writes the state as runs; entries up to `through` are not kept for peers.
+    /// Writes the state as runs; entries up to `through` are not retained for peers.
     fn flush(&mut self, applied: &SnapshotFacts, through: u64) -> Result<(), Trouble>;
 
-    /// A piece of work in the background, or none.
+    /// Does a piece of background work, or none.
     fn work(&mut self) -> Result<(), Trouble> {
         Ok(())
     }
 
     fn copy(&mut self, applied: &SnapshotFacts) -> Result<(SnapshotFacts, StateCopy), Trouble>;
 
-    /// Takes the files of a copy, which is not in place yet.
+    /// Copies the files of a copy, which is not installed yet.
     fn fetch_copy(&mut self, copy: StateCopy) -> Result<(), Trouble>;
 
     fn drop_copy(&mut self);
 
-    /// The process dies in the midst of what it does, so many calls of the disk from now.
+    /// Makes the process die in the middle of an operation, after this many calls of the disk.
     fn die_within(&mut self, _calls: u64) {}
 
     fn is_dead(&self) -> bool {
         false
     }
 
-    /// How many calls of the disk there were, for the trace.
+    /// Returns the number of calls of the disk, for the trace.
     fn calls(&self) -> u64 {
         0
     }
 
-    /// How often what happened, for people.
+    /// Returns counts of events, for people.
     fn counts(&self) -> SeedCounts {
         SeedCounts::new()
     }
 }
 
 impl Committed {
-    /// The operations of its proposals, and by which time they are judged.
+    /// Returns the operations of its proposals, and the time by which they are evaluated.
     pub fn operations(&self) -> Vec<(u64, &[u8])> {
         match &self.entry.content {
             Content::Batch {

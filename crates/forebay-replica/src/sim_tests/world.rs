@@ -1,4 +1,4 @@
-//! Time, what happens when, and the run as a whole.
+//! The simulated time, the schedule of events, and the run as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub const GROUP: GroupId = GroupId(7);
 
 pub type Job = Box<dyn FnOnce(&mut World)>;
 
-/// A process on a host.
+/// A process on a host, in one of its lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life {
     pub host: usize,
@@ -30,15 +30,15 @@ pub struct Life {
 
 #[derive(Debug, Default)]
 pub struct SimNet {
-    /// From, to: nothing arrives.
+    /// Pairs (from, to) between which nothing arrives.
     pub cuts: BTreeSet<(usize, usize)>,
-    /// Of a thousand frames so many are lost, doubled, or late.
+    /// How many of a thousand frames are lost, repeated, or late.
     pub loss: u64,
     pub doubles: u64,
     pub late: u64,
 }
 
-/// What replicas are kept in.
+/// The kind of store that replicas use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stores {
     Model,
@@ -63,7 +63,7 @@ pub struct World {
     pub violation: Option<String>,
     /// The hosts that are to have a replica.
     pub wanted: BTreeSet<usize>,
-    /// Where each peer that there was lies.
+    /// The host of each peer that ever existed.
     pub peers: BTreeMap<PeerId, usize>,
     pub is_stormy: bool,
 }
@@ -101,7 +101,7 @@ impl World {
         low + self.rng.below(high - low + 1)
     }
 
-    /// True so many times of a thousand.
+    /// Returns true this many times of a thousand.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.rng.below(1000) < per_mille
     }
@@ -126,7 +126,7 @@ impl World {
         self.queue.insert(key, Box::new(job));
     }
 
-    /// Goes on until then, or until something did not hold.
+    /// Runs until then, or until a check fails.
     pub fn go_on_for(&mut self, micros: u64) {
         let end = self.now + micros;
         while self.violation.is_none() {
@@ -141,7 +141,7 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// Until it holds, at most for so long: how long that took.
+    /// Runs until a condition holds, at most for this long; returns how long that took.
     pub fn go_on_until(&mut self, most: u64, holds: impl Fn(&World) -> bool) -> Option<u64> {
         let begun = self.now;
         while self.now < begun + most && self.violation.is_none() {
@@ -153,10 +153,10 @@ impl World {
         None
     }
 
-    /// The time as a host's clocks have it.
+    /// Returns the time by a host's clocks.
     pub fn clock(&self, host: usize) -> Now {
         let host = &self.hosts[host];
-        // Multiplied first: else the clock would go back once a second where it is slow.
+        // Multiply first: otherwise a slow clock would go back once a second.
         let skewed = self.now as i64 + self.now as i64 * host.drift_ppm / 1_000_000;
         let since = skewed as u64 + 5 * SECOND;
         Now {
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// How long a frame is under way; `None`: it does not arrive.
+    /// Returns how long a frame is in transit, or `None` if it does not arrive.
     pub fn transit(&mut self, from: usize, to: usize) -> Option<u64> {
         let loss = self.net.loss;
         if self.net.cuts.contains(&(from, to)) || self.chance(loss) {
@@ -180,7 +180,7 @@ impl World {
         Some(self.between(100, most))
     }
 
-    /// Cuts a host off from all others.
+    /// Isolates a host from all others.
     pub fn isolate(&mut self, at: usize) {
         for other in (0..self.hosts.len()).filter(|other| *other != at) {
             self.net.cuts.extend([(at, other), (other, at)]);

@@ -1,4 +1,4 @@
-//! Binary in texts: as it is when it is UTF-8, else as `{"base64":"..."}`.
+//! Formats binary values as text: unchanged if UTF-8, else as `{"base64":"..."}`.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ const BEGIN: &[u8] = b"{\"base64\":\"";
 const END: &[u8] = b"\"}";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Appends binary as a text, from which [`read_binary_text`] gets it back: its bytes when they are
-/// UTF-8, else `{"base64":"..."}`. What begins like this form is written in it, too.
+/// Appends binary as a text that [`read_binary_text`] can read: its bytes if they are UTF-8, else
+/// `{"base64":"..."}`. Bytes that begin like this form are written in it, too.
 pub fn write_binary_text(bytes: &[u8], out: &mut Vec<u8>) {
     if is_plain(bytes) && std::str::from_utf8(bytes).is_ok() {
         out.extend_from_slice(bytes);
@@ -16,7 +16,7 @@ pub fn write_binary_text(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The binary that a text says: what is in `{"base64":"..."}`, else the text's bytes.
+/// Returns the binary of a text: decoded from `{"base64":"..."}`, else the text's bytes.
 pub fn read_binary_text(text: &[u8]) -> Cow<'_, [u8]> {
     let inside = text.strip_prefix(BEGIN);
     let inside = inside.and_then(|rest| rest.strip_suffix(END));
@@ -26,7 +26,7 @@ pub fn read_binary_text(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether bytes cannot be taken for the form with base64.
+/// Returns whether bytes cannot be mistaken for the form with base64.
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
     !bytes.starts_with(BEGIN)
 }
@@ -54,7 +54,7 @@ pub fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes of base64 with padding; `None` when it is not written as [`write_base64`] does.
+/// Returns the bytes of base64 with padding; `None` if it is not in the form of [`write_base64`].
 pub fn read_base64(text: &[u8]) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
@@ -74,7 +74,7 @@ pub fn read_base64(text: &[u8]) -> Option<Vec<u8>> {
         bits <<= 6 * padding;
         let bytes = bits.to_be_bytes();
         let (kept, cut) = bytes[1..].split_at(3 - padding);
-        // Bits that no byte takes are zero, so that bytes have one text only.
+        // Unused bits are zero, so that each byte sequence has only one text.
         if cut.iter().any(|byte| *byte != 0) {
             return None;
         }

@@ -4,7 +4,7 @@ use super::pack::{push_signed, push_unsigned, push_wide, widen, widen_unsigned};
 use super::schema::{Kind, RowSlot, TimeUnit};
 use super::{ListView, RowError, RowView};
 
-/// A value with its meaning. What a kind's scale, unit or zone says is carried along.
+/// A value with the scale, unit or zone of its kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Datum<'a> {
     /// No value.
@@ -15,7 +15,7 @@ pub enum Datum<'a> {
     Int(i64),
     /// Unsigned integers of all widths.
     UInt(u64),
-    /// The bits of a half; see [`f16_to_f32`].
+    /// The bits of a half-precision float; see [`f16_to_f32`].
     Float16(u16),
     /// A float of 32 bits.
     Float32(f32),
@@ -58,12 +58,12 @@ pub enum Datum<'a> {
 }
 
 impl<'a> Datum<'a> {
-    /// Whether there is no value.
+    /// Returns whether the value is null.
     pub fn is_null(&self) -> bool {
         matches!(self, Datum::Null)
     }
 
-    /// Reads through all that it has within, for values that somebody else has packed.
+    /// Reads and checks all nested values, for values that another program has packed.
     pub fn check(&self) -> Result<(), RowError> {
         match self {
             Datum::Row(row) => (0..row.len()).try_for_each(|column| row.datum(column)?.check()),
@@ -129,8 +129,8 @@ impl<'a> Datum<'a> {
         })
     }
 
-    /// Appends a value of a kind of variable size; `None`, and nothing appended, when it is not of
-    /// the kind.
+    /// Appends a value of a kind of variable size; if it is not of the kind, returns `None` and
+    /// appends nothing.
     pub(super) fn push_variable(&self, kind: &Kind, out: &mut Vec<u8>) -> Option<()> {
         match (self, kind) {
             (Datum::Int(value), Kind::Int64) => push_signed(out, *value),
@@ -151,8 +151,8 @@ impl<'a> Datum<'a> {
         Some(())
     }
 
-    /// The little-endian bytes of a value in a kind of fixed width and that width; `None` when it
-    /// is not of the kind. Binary values give no bytes here.
+    /// Returns the little-endian bytes of a value in a kind of fixed width, and that width; `None`
+    /// if it is not of the kind. For binary values it returns no bytes.
     pub(super) fn fixed_bytes(&self, kind: &Kind) -> Option<([u8; 16], usize)> {
         let width = match kind.slot() {
             RowSlot::Fixed(width) => width,
@@ -219,7 +219,7 @@ fn interval(kind: &Kind, bytes: &[u8]) -> Result<Datum<'static>, RowError> {
     })
 }
 
-/// The value of a half-precision float.
+/// Returns the value of a half-precision float.
 pub fn f16_to_f32(bits: u16) -> f32 {
     let sign = if bits & 0x8000 != 0 { -1.0 } else { 1.0 };
     let exponent = i32::from(bits >> 10 & 0x1f);

@@ -1,4 +1,4 @@
-//! Decimals as text, exactly.
+//! Formats decimals exactly as text.
 
 /// Appends `value` times 10^-scale: `12.340` for 12340 at scale 3, `1200` for 12 at scale -2.
 pub fn write_decimal(value: i128, scale: i8, out: &mut Vec<u8>) {
@@ -13,7 +13,7 @@ pub fn write_decimal(value: i128, scale: i8, out: &mut Vec<u8>) {
     place_point(value < 0, &digits[at..], scale, out);
 }
 
-/// The same for a 256-bit value, little-endian two's complement.
+/// Does [`write_decimal`] for a 256-bit value, little-endian two's complement.
 pub fn write_decimal256(value: &[u8; 32], scale: i8, out: &mut Vec<u8>) {
     let negative = value[31] & 0x80 != 0;
     let mut limbs = [0_u32; 8];
@@ -43,7 +43,7 @@ pub fn write_decimal256(value: &[u8; 32], scale: i8, out: &mut Vec<u8>) {
     place_point(negative, &digits[at + zeroes..], scale, out);
 }
 
-/// `digits` without leading zeroes; none for zero.
+/// `digits` has no leading zeroes; it is empty for zero.
 fn place_point(negative: bool, digits: &[u8], scale: i8, out: &mut Vec<u8>) {
     if negative {
         out.push(b'-');
@@ -74,7 +74,7 @@ fn negate(limbs: &mut [u32; 8]) {
     }
 }
 
-/// Divides in place and gives the remainder; limbs are little-endian.
+/// Divides in place and returns the remainder; limbs are little-endian.
 fn divide(limbs: &mut [u32; 8], by: u32) -> u32 {
     let mut rest = 0_u64;
     for limb in limbs.iter_mut().rev() {

@@ -1,4 +1,4 @@
-//! Values that a program gives: made of its own types, and compared with the kind of a column.
+//! Converts values of Rust types, and checks them against the kind of a column.
 
 use super::datum::Datum;
 use super::schema::Kind;
@@ -35,8 +35,9 @@ impl<'a, T: Into<Datum<'a>>> From<Option<T>> for Datum<'a> {
 }
 
 impl Datum<'_> {
-    /// Whether it is a value of this kind, with the kind's unit, scale and nested types. The range
-    /// of numbers is not looked at, nor the length of what has a fixed one. Null is of every kind.
+    /// Returns whether it is a value of this kind, with the kind's unit, scale and nested types. It
+    /// does not check the range of numbers or the length of fixed-length types. Null is of every
+    /// kind.
     pub fn is_of(&self, kind: &Kind) -> bool {
         match (self, kind) {
             (Datum::Null, _) => true,

@@ -1,9 +1,10 @@
-//! A value as JSON.
+//! Formats a value as JSON.
 //!
-//! Integers and decimals are numbers with all their digits; NaN and the infinities, which JSON
-//! lacks, are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Binary is a string when UTF-8,
-//! else `{"base64": "..."}`. A map is an object when its keys are scalars (by their text, binary
-//! ones as [`super::write_binary_text`] says), else an array of objects with `key` and `value`.
+//! Integers and decimals are numbers with all their digits. NaN and the infinities, which JSON
+//! lacks, are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Binary is a string if it is
+//! UTF-8, else `{"base64": "..."}`. A map is an object if its keys are scalars (by their text,
+//! binary ones as [`super::write_binary_text`] says), else an array of objects with `key` and
+//! `value`.
 
 use super::base64::{is_plain, write_base64_object, write_binary_text};
 use super::datum::{Datum, f16_to_f32};
@@ -12,8 +13,8 @@ use super::text::write_scalar;
 use super::{ListView, RowError, RowView};
 
 impl Datum<'_> {
-    /// Appends the value as text, as [`super::RowView::text`] describes; false, and nothing
-    /// appended, when null.
+    /// Appends the value as text, as [`super::RowView::text`] describes; if it is null, returns
+    /// `false` and appends nothing.
     pub fn write_text(&self, out: &mut Vec<u8>) -> Result<bool, RowError> {
         match self {
             Datum::List(_) | Datum::Row(_) | Datum::Map(_) => write(self, out)?,
@@ -118,7 +119,7 @@ fn write_map(entries: &ListView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> 
     Ok(())
 }
 
-/// Whatever the two are called in the schema.
+/// Writes the entries with fixed names, even if the schema has others.
 fn write_entries(entries: &ListView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
     out.push(b'[');
     for (index, entry) in entries.items().enumerate() {
@@ -144,8 +145,8 @@ fn scalar_key(entries: &Schema) -> bool {
         .is_some_and(|key| !key.kind.is_nested())
 }
 
-/// Appends bytes as a JSON string when they are UTF-8, else as `{"base64": "..."}`; that form, too,
-/// where the string would look like it.
+/// Appends bytes as a JSON string if they are UTF-8, else as `{"base64": "..."}`. A string that
+/// looks like that form is written in it, too.
 pub fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     match std::str::from_utf8(bytes) {
         Ok(text) if is_plain(bytes) => write_string(text, out),
@@ -158,7 +159,7 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
     let bytes = text.as_bytes();
-    // Without an early end, so that it is done many bytes at a time.
+    // No early exit, so that the loop handles many bytes at a time.
     let plain = |all: bool, byte: &u8| all & (*byte >= 0x20) & (*byte != b'"') & (*byte != b'\\');
     if bytes.iter().fold(true, plain) {
         out.extend_from_slice(bytes);

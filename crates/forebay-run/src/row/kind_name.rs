@@ -1,5 +1,6 @@
-//! Types as people write them, and `--column` takes them: `int64`, `decimal(12,2)`, `list(text)`,
-//! `struct(net float64, gross float64)`.
+//! The names of types, as people and `--column` write them.
+//!
+//! Examples: `int64`, `decimal(12,2)`, `list(text)`, `struct(net float64, gross float64)`.
 
 use std::fmt;
 
@@ -73,7 +74,7 @@ impl fmt::Display for Kind {
 }
 
 impl TimeUnit {
-    /// As in `timestamp(ms)`.
+    /// Returns the name of the unit, as in `timestamp(ms)`.
     pub fn symbol(self) -> &'static str {
         match self {
             TimeUnit::Second => "s",
@@ -93,7 +94,7 @@ fn write_fields(f: &mut fmt::Formatter<'_>, fields: &super::Schema) -> fmt::Resu
     f.write_str(")")
 }
 
-/// A field's name; in quotes where it is no word.
+/// A field's name; in quotes if it is not a word.
 struct FieldName<'a>(&'a str);
 
 impl fmt::Display for FieldName<'_> {

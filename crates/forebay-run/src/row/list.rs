@@ -5,14 +5,14 @@ use super::pack::{Fields, bit, read_leb128};
 use super::schema::{Kind, RowSlot, Schema};
 use super::{RowError, RowView};
 
-/// What the items of a list are: of a kind, or the rows of a map.
+/// The type of a list's items: a kind, or the rows of a map.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Item<'a> {
     Kind(&'a Kind),
     Row(&'a Schema),
 }
 
-/// A list, borrowed from its bytes. Any item is reached in constant time.
+/// A list, borrowed from its bytes. Access to any item takes constant time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ListView<'a> {
     item: Item<'a>,
@@ -26,13 +26,13 @@ pub struct ListView<'a> {
 }
 
 impl<'a> ListView<'a> {
-    /// `item` is the kind of the items. Checks the parts of fixed size; the items of variable size
-    /// are checked as they are read.
+    /// Reads a list whose items have the kind `item`. Checks the parts of fixed size; items of
+    /// variable size are checked when they are read.
     pub fn new(item: &'a Kind, bytes: &'a [u8]) -> Result<ListView<'a>, RowError> {
         ListView::parse(Item::Kind(item), item.slot(), bytes)
     }
 
-    /// The kind of the items, where they are no entries of a map.
+    /// Returns the kind of the items, unless they are entries of a map.
     pub(super) fn item_kind(&self) -> Option<&'a Kind> {
         match self.item {
             Item::Kind(kind) => Some(kind),
@@ -40,7 +40,7 @@ impl<'a> ListView<'a> {
         }
     }
 
-    /// A list whose items are rows: the entries of a map.
+    /// Reads a list whose items are rows: the entries of a map.
     pub fn rows(entries: &'a Schema, bytes: &'a [u8]) -> Result<ListView<'a>, RowError> {
         ListView::parse(Item::Row(entries), RowSlot::Variable, bytes)
     }
@@ -89,12 +89,12 @@ impl<'a> ListView<'a> {
         })
     }
 
-    /// The packed list.
+    /// Returns the packed list.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The schema of the entries when the list is a map's.
+    /// Returns the schema of the entries if the list is a map's.
     pub(super) fn entry_schema(&self) -> Option<&'a Schema> {
         match self.item {
             Item::Row(schema) => Some(schema),
@@ -102,24 +102,24 @@ impl<'a> ListView<'a> {
         }
     }
 
-    /// The number of items, nulls among them.
+    /// Returns the number of items, nulls included.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether it has none.
+    /// Returns whether the list has no items.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether an item is null; one beyond the end is.
+    /// Returns whether an item is null; an item beyond the end is null.
     pub fn is_null(&self, index: usize) -> bool {
         index >= self.count
             || self.slot == RowSlot::Nothing
             || self.valid.is_some_and(|valid| !bit(valid, index))
     }
 
-    /// The item at `index`; null beyond the end.
+    /// Returns the item at `index`; null beyond the end.
     pub fn datum(&self, index: usize) -> Result<Datum<'a>, RowError> {
         if self.is_null(index) {
             return Ok(Datum::Null);
@@ -140,12 +140,13 @@ impl<'a> ListView<'a> {
         }
     }
 
-    /// The items, in order.
+    /// Returns the items, in order.
     pub fn items(&self) -> impl Iterator<Item = Result<Datum<'a>, RowError>> + '_ {
         (0..self.count).map(|index| self.datum(index))
     }
 
-    /// Appends an item as text, as [`RowView::text`] does; false, and nothing appended, when null.
+    /// Appends an item as text, as [`RowView::text`] does; if it is null, returns `false` and
+    /// appends nothing.
     pub fn text(&self, index: usize, out: &mut Vec<u8>) -> Result<bool, RowError> {
         self.datum(index)?.write_text(out)
     }

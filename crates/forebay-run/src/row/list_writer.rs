@@ -1,4 +1,4 @@
-//! Packs lists, one after another, in buffers that are kept.
+//! Packs lists, one after another, in reused buffers.
 
 #[cfg(doc)]
 use super::ListView;
@@ -9,15 +9,15 @@ use super::pack::{
 };
 use super::schema::{Kind, RowSlot};
 
-/// Packs lists of items of one kind: `begin`, push each item in order, `finish`.
+/// A writer of lists of items of one kind: `begin`, push each item in order, `finish`.
 ///
-/// As with rows, pushing an item by a method for another class of type is a mistake of the caller.
+/// As with rows, a caller must not push an item by a method for another class of type.
 #[derive(Debug, Clone)]
 pub struct ListWriter {
     slot: RowSlot,
     count: usize,
     nulls: usize,
-    /// A bit an item: not null.
+    /// One bit per item: not null.
     valid: Vec<u8>,
     /// Booleans' bits, fixed slots or variable data.
     data: Vec<u8>,
@@ -37,7 +37,7 @@ impl ListWriter {
         }
     }
 
-    /// Starts a list, empty.
+    /// Starts an empty list.
     #[inline]
     pub fn begin(&mut self) {
         self.count = 0;
@@ -47,7 +47,7 @@ impl ListWriter {
         self.ends.clear();
     }
 
-    /// Items so far.
+    /// Returns the number of items so far.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -79,7 +79,7 @@ impl ListWriter {
         }
     }
 
-    /// An item of fixed width; `value` is little-endian and exactly as wide.
+    /// Pushes an item of fixed width; `value` is little-endian and exactly as wide.
     #[inline]
     pub fn fixed(&mut self, value: &[u8]) {
         debug_assert_eq!(self.slot, RowSlot::Fixed(value.len()));
@@ -87,7 +87,7 @@ impl ListWriter {
         self.data.extend_from_slice(value);
     }
 
-    /// Items of fixed width, none null, one after another in `values`, as all that the list holds.
+    /// Pushes items of fixed width, none null, concatenated in `values`, as the whole list.
     pub fn fixed_run(&mut self, values: &[u8]) {
         let RowSlot::Fixed(width @ 1..) = self.slot else {
             debug_assert!(values.is_empty(), "a run needs items of a fixed width");
@@ -112,19 +112,19 @@ impl ListWriter {
         self.variable(|data| push_unsigned(data, value));
     }
 
-    /// A decimal of 64 bits or more from little-endian two's complement.
+    /// Pushes a decimal of 64 bits or more from little-endian two's complement.
     #[inline]
     pub fn wide(&mut self, value: &[u8]) {
         self.variable(|data| push_wide(data, value));
     }
 
-    /// Text, binary of variable size, or a packed list, struct or map.
+    /// Pushes text, binary of variable size, or a packed list, struct or map.
     #[inline]
     pub fn bytes(&mut self, value: &[u8]) {
         self.variable(|data| data.extend_from_slice(value));
     }
 
-    /// An item of variable size: what `write` appends.
+    /// Pushes an item of variable size: the bytes that `write` appends.
     #[inline]
     pub fn variable<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         debug_assert_eq!(self.slot, RowSlot::Variable);
@@ -134,7 +134,7 @@ impl ListWriter {
         written
     }
 
-    /// Pushes a value of the items' kind, as [`ListView::datum`] gives it.
+    /// Pushes a value of the items' kind, as [`ListView::datum`] returns it.
     pub fn datum(&mut self, kind: &Kind, value: &Datum<'_>) -> Result<(), RowError> {
         match (kind, value) {
             (_, Datum::Null) => self.null(),
@@ -160,7 +160,7 @@ impl ListWriter {
         Ok(())
     }
 
-    /// Appends the list to `out`. Fails, appending nothing, when it is too large for its ends.
+    /// Appends the list to `out`. Fails, appending nothing, if it is too large for its ends.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), RowError> {
         if self.count == 0 {
             return Ok(());

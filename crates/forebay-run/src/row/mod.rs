@@ -1,4 +1,4 @@
-//! Rows: values of typed columns, packed, with the schema kept apart.
+//! Packed rows of typed columns; the schema is stored separately.
 //!
 //! ## Row
 //!
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Bits fill bytes from the lowest, and each group is in the order of the columns. All integers are
-//! little-endian. A null takes its slot (zeroes) when fixed and no bytes when variable.
+//! little-endian. A null uses its slot (zeroes) if fixed and no bytes if variable.
 //!
 //! ## List
 //!
@@ -22,8 +22,8 @@
 //! items = a bit each | fixed slots | ends (but the last's), data
 //! ```
 //!
-//! Lists whose items take no bytes (nulls, binaries of width 0) always carry the not-null bits, so
-//! that a count never exceeds eight times the bytes there are.
+//! Lists whose items take no bytes (nulls, binaries of width 0) always have the not-null bits. So a
+//! count never exceeds eight times the number of bytes.
 //!
 //! ## Values
 //!
@@ -33,7 +33,7 @@
 //! durations and narrower integers are fixed. A month-day-nano interval is months (4 bytes), days
 //! (4), nanoseconds (8); a day-time interval days (4), milliseconds (4).
 //!
-//! Reading checks every length against the bytes there are: any bytes give values or a
+//! A reader checks every length against the available bytes. Any bytes result in values or a
 //! [`RowError`], never a panic.
 
 mod base64;
@@ -68,7 +68,7 @@ pub use time::{civil_from_days, write_date, write_time, write_timestamp};
 pub use view::RowView;
 pub use writer::RowWriter;
 
-/// Why bytes are not a row of the schema, or values do not fit one.
+/// The reason that bytes are not a row of the schema, or values do not fit one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
     #[error(

@@ -1,8 +1,8 @@
-//! The small encodings that rows and lists share: bits, ends of variable fields, trimmed integers.
+//! Encodings that rows and lists share: bits, ends of variable fields, trimmed integers.
 
 use super::RowError;
 
-/// Bytes of a trimmed signed integer: 0 for zero.
+/// Returns the bytes of a trimmed signed integer: 0 for zero.
 #[inline]
 pub(super) fn signed_bytes(value: i64) -> usize {
     if value == 0 {
@@ -11,7 +11,7 @@ pub(super) fn signed_bytes(value: i64) -> usize {
     (65 - (value ^ (value >> 63)).leading_zeros() as usize).div_ceil(8)
 }
 
-/// Bytes of a trimmed unsigned integer: 0 for zero.
+/// Returns the bytes of a trimmed unsigned integer: 0 for zero.
 #[inline]
 pub(super) fn unsigned_bytes(value: u64) -> usize {
     (64 - value.leading_zeros() as usize).div_ceil(8)
@@ -74,7 +74,7 @@ pub(super) fn widen_unsigned(bytes: &[u8]) -> Result<u64, RowError> {
     Ok(u64::from_le_bytes(wide))
 }
 
-/// Whether bit `index` is set; bits beyond the bytes are not.
+/// Returns whether bit `index` is set; bits beyond the bytes are not.
 #[inline]
 pub(super) fn bit(bytes: &[u8], index: usize) -> bool {
     bytes
@@ -89,7 +89,7 @@ pub(super) fn set_bit(bytes: &mut [u8], index: usize) {
     }
 }
 
-/// The code of the narrowest width that holds `end`: 0, 1, 2 for 1, 2, 4 bytes.
+/// Returns the code of the narrowest width that holds `end`: 0, 1, 2 for 1, 2, 4 bytes.
 #[inline]
 pub(super) fn width_code(end: usize) -> Option<u8> {
     match end {
@@ -117,7 +117,7 @@ pub(super) fn push_ends(out: &mut Vec<u8>, code: u8, ends: &[usize]) {
 /// The ends of `count` variable fields and their data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fields<'a> {
-    /// All ends but the last's.
+    /// All ends except the last one.
     ends: &'a [u8],
     width: usize,
     data: &'a [u8],
@@ -125,7 +125,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Splits `bytes` into ends and data; fails when the ends alone do not fit.
+    /// Splits `bytes` into ends and data; fails if the ends alone do not fit.
     #[inline]
     pub fn new(bytes: &'a [u8], code: u8, count: usize) -> Result<Fields<'a>, RowError> {
         let width = 1_usize << code.min(2);
@@ -144,7 +144,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The bytes of field `index`; REQUIRES: `index` < count, else they are empty.
+    /// Returns the bytes of field `index`; REQUIRES: `index` < count, else they are empty.
     #[inline]
     pub fn get(&self, index: usize) -> Result<&'a [u8], RowError> {
         let start = if index == 0 { 0 } else { self.end(index - 1) };
@@ -182,7 +182,7 @@ pub(super) fn push_leb128(out: &mut Vec<u8>, mut value: usize) {
     out.push(value as u8);
 }
 
-/// Reads a LEB128 and gives the bytes after it; `None` when cut or over 63 bits.
+/// Reads a LEB128 and returns it with the bytes after it; `None` if it is cut or over 63 bits.
 pub(super) fn read_leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut value = 0;
     for (index, byte) in bytes.iter().enumerate().take(9) {

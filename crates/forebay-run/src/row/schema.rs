@@ -1,9 +1,9 @@
-//! The typed schema of a table's rows, and where each column of a row lies.
+//! The typed schema of a table's rows, and the position of each column in a row.
 //!
-//! A schema is kept once, in the manifest of a version; rows carry no types. Columns come in four
+//! A schema is stored once, in the manifest of a version; rows contain no types. Columns have four
 //! classes ([`RowSlot`]): nothing, a bit, a fixed number of bytes, or a variable number of bytes.
-//! 64-bit integers and wide decimals are variable: stored without their leading sign bytes, since
-//! most are small.
+//! 64-bit integers and wide decimals are variable. They are stored without their leading sign
+//! bytes, because most are small.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeUnit {
-    /// A second.
     Second,
     /// 10^-3 seconds.
     Millisecond,
@@ -80,8 +79,8 @@ pub enum Kind {
     Date64,
     /// Time of day; seconds and milliseconds in 32 bits, the finer units in 64.
     Time { unit: TimeUnit },
-    /// Since 1970-01-01T00:00:00, in UTC when there is a zone (kept to restore the type), else in
-    /// no stated zone.
+    /// Units since 1970-01-01T00:00:00, in UTC if there is a zone (kept to restore the type), else
+    /// in no stated zone.
     Timestamp {
         unit: TimeUnit,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,12 +98,12 @@ pub enum Kind {
     Text,
     /// Bytes.
     Binary,
-    /// So many bytes.
+    /// A fixed number of bytes.
     FixedBinary { width: u32 },
     /// Values of one kind.
     List {
         item: Box<Column>,
-        /// The length that every list has, for a fixed-size list.
+        /// The length of every list, for a fixed-size list.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         length: Option<u32>,
     },
@@ -114,7 +113,7 @@ pub enum Kind {
     Map { entries: Schema, sorted: bool },
 }
 
-/// How a value of a kind is laid out in a row or list.
+/// The layout of a value of a kind in a row or list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowSlot {
     Nothing,
@@ -147,7 +146,7 @@ impl Kind {
         }
     }
 
-    /// Of integers, whether they are signed, and their bits.
+    /// Returns whether an integer type is signed, and its bits; `None` for other types.
     pub fn integer(&self) -> Option<(bool, u32)> {
         Some(match self {
             Kind::Int8 => (true, 8),
@@ -166,12 +165,12 @@ impl Kind {
         matches!(self, Kind::Float16 | Kind::Float32 | Kind::Float64)
     }
 
-    /// An integer, float or decimal.
+    /// Returns whether it is an integer, float or decimal.
     pub fn is_number(&self) -> bool {
         self.integer().is_some() || self.is_float() || matches!(self, Kind::Decimal { .. })
     }
 
-    /// A list, struct or map: shown as JSON where a single text is wanted.
+    /// Returns whether it is a list, struct or map, which single texts show as JSON.
     pub fn is_nested(&self) -> bool {
         matches!(
             self,
@@ -192,7 +191,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of that name and type.
+    /// Returns a column of that name and type.
     pub fn new(name: impl Into<String>, kind: Kind, nullable: bool) -> Column {
         Column {
             name: name.into(),
@@ -202,10 +201,10 @@ impl Column {
     }
 }
 
-/// Where a column lies in a row; see the module's description of the layout.
+/// The position of a column in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The bit that says "not null"; `None` when the column is never null.
+    /// The "not null" bit; `None` if the column is never null.
     pub valid_bit: Option<u32>,
     pub at: At,
 }
@@ -224,9 +223,9 @@ pub(super) enum At {
     Variable(usize),
 }
 
-/// The columns of a row, in order, with their layout worked out.
+/// The columns of a row, in order, with their computed layout.
 ///
-/// Serialized as the list of columns; two schemas are equal when their columns are.
+/// Serialized as the list of columns; two schemas are equal if their columns are.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "Vec<Column>", into = "Vec<Column>")]
 pub struct Schema {
@@ -299,7 +298,7 @@ impl Schema {
         self.columns.is_empty()
     }
 
-    /// The position of the first column of that name.
+    /// Returns the position of the first column of that name.
     pub fn column_index(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }

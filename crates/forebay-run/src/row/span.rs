@@ -1,4 +1,4 @@
-//! Durations and intervals as ISO 8601.
+//! Formats durations and intervals as ISO 8601.
 
 use super::digits::{write_int, write_uint};
 use super::schema::TimeUnit;
@@ -13,8 +13,8 @@ pub(super) fn write_duration(value: i64, unit: TimeUnit, out: &mut Vec<u8>) {
     write_seconds(value.unsigned_abs(), unit, out);
 }
 
-/// Appends `P1M2DT3.000000000S`, the parts that are not zero, each with its own sign; `PT0S` for
-/// none.
+/// Appends `P1M2DT3.000000000S`: the parts that are not zero, each with its own sign. Appends
+/// `PT0S` if all are zero.
 pub(super) fn write_interval(months: i32, days: i32, nanoseconds: i64, out: &mut Vec<u8>) {
     out.push(b'P');
     for (count, letter) in [(months, b'M'), (days, b'D')] {

@@ -1,4 +1,4 @@
-//! A scalar as text: what a Redis client reads, and what keys are made of.
+//! Formats a scalar as text, for Redis clients and for keys.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use super::digits::{write_int, write_uint};
 use super::span::{write_duration, write_interval};
 use super::time::{write_date, write_time, write_timestamp};
 
-/// Appends a scalar as text; false, and nothing appended, when it is null or nested.
+/// Appends a scalar as text; if it is null or nested, returns `false` and appends nothing.
 pub(super) fn write_scalar(value: &Datum<'_>, out: &mut Vec<u8>) -> bool {
     match value {
         Datum::Null | Datum::List(_) | Datum::Row(_) | Datum::Map(_) => return false,
@@ -38,7 +38,7 @@ pub(super) fn write_scalar(value: &Datum<'_>, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// A date, with the time of day when there is one.
+/// Appends a date, with the time of day if it has one.
 fn write_date64(milliseconds: i64, out: &mut Vec<u8>) {
     const DAY: i64 = 86_400_000;
     if milliseconds.rem_euclid(DAY) == 0 {
@@ -53,8 +53,8 @@ const MAX_WHOLE_F16: f64 = (1_u64 << 16) as f64;
 const MAX_WHOLE_F32: f64 = (1_u64 << 24) as f64;
 const MAX_WHOLE_F64: f64 = (1_u64 << 53) as f64;
 
-/// The shortest digits that read back as the same number; `NaN`, `Infinity` and `-Infinity`
-/// otherwise.
+/// Appends the shortest digits that parse as the same number; otherwise `NaN`, `Infinity` or
+/// `-Infinity`.
 fn write_f32(value: f32, out: &mut Vec<u8>) {
     if !write_simple(f64::from(value), MAX_WHOLE_F32, out) {
         let _ = write!(out, "{value:?}"); // Memory does not fail.
@@ -74,8 +74,8 @@ fn write_f16(bits: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// The number of fewest digits that is nearer to a half than to any other. REQUIRES: it is finite
-/// and no whole number other than -0.0.
+/// Returns the number of fewest digits that is nearer to a half-precision float than to any other.
+/// REQUIRES: it is finite and no whole number other than -0.0.
 fn short_f16(bits: u16, value: f64) -> f64 {
     let size = bits & 0x7fff;
     if size == 0 {
@@ -88,7 +88,7 @@ fn short_f16(bits: u16, value: f64) -> f64 {
         let ties_here = size.is_multiple_of(2) && (near == low || near == high);
         (low < near && near < high) || ties_here
     };
-    // Five digits tell all halves apart.
+    // Five digits distinguish all half-precision floats.
     let shortest = (0..5).find_map(|digits| {
         let near: f64 = format!("{:.digits$e}", value.abs()).parse().ok()?;
         reads_back(near).then_some(near)
@@ -96,8 +96,8 @@ fn short_f16(bits: u16, value: f64) -> f64 {
     shortest.map_or(value, |near| near.copysign(value))
 }
 
-/// Writes what has no digits, and whole numbers below `limit`, which are many, without the search
-/// for the shortest digits.
+/// Writes non-finite values, and whole numbers below `limit`, which are frequent, without the
+/// search for the shortest digits.
 fn write_simple(value: f64, limit: f64, out: &mut Vec<u8>) -> bool {
     let negative_zero = value == 0.0 && value.is_sign_negative();
     let whole = value.abs() < limit && value.fract() == 0.0 && !negative_zero;
@@ -108,7 +108,7 @@ fn write_simple(value: f64, limit: f64, out: &mut Vec<u8>) -> bool {
     whole || write_not_finite(value, out)
 }
 
-/// Writes what has no digits; false, and nothing written, for a number.
+/// Writes a non-finite value; for a finite one, returns `false` and writes nothing.
 pub(crate) fn write_not_finite(value: f64, out: &mut Vec<u8>) -> bool {
     match value {
         f64::INFINITY => out.extend_from_slice(b"Infinity"),

@@ -1,14 +1,13 @@
-//! Dates, times and timestamps as ISO 8601.
+//! Formats dates, times and timestamps as ISO 8601.
 //!
-//! Fractions of a second have the digits of the unit, always (0, 3, 6 or 9), so that the texts of
-//! one column sort as its times do, for the years 0000 to 9999. Years outside are written with a
-//! sign.
+//! Fractions of a second always have the digits of the unit (0, 3, 6 or 9). So the texts of one
+//! column sort as its times do, for the years 0000 to 9999. Years outside are written with a sign.
 
 use super::schema::TimeUnit;
 
 const SECONDS_A_DAY: i64 = 86_400;
 
-/// Year, month (1-12) and day (1-31) of the proleptic Gregorian calendar from days since
+/// Returns year, month (1-12) and day (1-31) of the proleptic Gregorian calendar from days since
 /// 1970-01-01.
 pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     // Count from 0000-03-01, in eras of 400 years, so that leap days end years and eras.
@@ -42,7 +41,7 @@ pub fn write_date(days: i64, out: &mut Vec<u8>) {
     write_padded(u64::from(day), 2, out);
 }
 
-/// Appends `23:59:59.123` from units since midnight. What is no time of day has more hours
+/// Appends `23:59:59.123` from units since midnight. A value outside a day has more hours
 /// (`24:00:00`), or a sign.
 pub fn write_time(value: i64, unit: TimeUnit, out: &mut Vec<u8>) {
     if value < 0 {

@@ -5,7 +5,7 @@ use super::datum::Datum;
 use super::pack::{Fields, bit};
 use super::schema::{At, Schema};
 
-/// A row of a schema, borrowed from its bytes. Any column is reached in constant time.
+/// A row of a schema, borrowed from its bytes. Access to any column takes constant time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowView<'a> {
     schema: &'a Schema,
@@ -14,7 +14,7 @@ pub struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// Checks the parts of fixed size; the variable ones are checked as they are read.
+    /// Checks the parts of fixed size; the variable ones are checked when they are read.
     #[inline]
     pub fn new(schema: &'a Schema, bytes: &'a [u8]) -> Result<RowView<'a>, RowError> {
         let need = schema.head_bytes();
@@ -41,12 +41,12 @@ impl<'a> RowView<'a> {
         self.schema
     }
 
-    /// The packed row.
+    /// Returns the packed row.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The number of columns, nulls among them.
+    /// Returns the number of columns, nulls included.
     pub fn len(&self) -> usize {
         self.schema.len()
     }
@@ -55,7 +55,7 @@ impl<'a> RowView<'a> {
         self.schema.is_empty()
     }
 
-    /// Whether a column is null; one that the schema does not have is.
+    /// Returns whether a column is null; one that the schema does not have is null.
     #[inline]
     pub fn is_null(&self, column: usize) -> bool {
         match self.schema.place(column) {
@@ -67,7 +67,7 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// The value of a column; null when the schema has no such column.
+    /// Returns the value of a column; null if the schema has no such column.
     #[inline]
     pub fn datum(&self, column: usize) -> Result<Datum<'a>, RowError> {
         if self.is_null(column) {
@@ -88,8 +88,8 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// Appends a column as text, as a field of a Redis hash; false, and nothing appended, when
-    /// null.
+    /// Appends a column as text, as a field of a Redis hash. If it is null, returns `false` and
+    /// appends nothing.
     ///
     /// Numbers are decimal, booleans `true` and `false`, dates and times ISO 8601 (timestamps with
     /// a zone in UTC with `Z`), text and binary their bytes, lists, structs and maps JSON.

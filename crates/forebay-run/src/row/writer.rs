@@ -1,4 +1,4 @@
-//! Packs rows, one after another, in buffers that are kept.
+//! Packs rows, one after another, in reused buffers.
 
 use super::RowError;
 #[cfg(doc)]
@@ -7,11 +7,11 @@ use super::datum::Datum;
 use super::pack::{push_ends, push_signed, push_unsigned, push_wide, set_bit, width_code};
 use super::schema::{At, Kind, Place, RowSlot, Schema};
 
-/// Packs rows of one schema: `begin`, set the columns that are not null, `finish`.
+/// A writer of rows of one schema: `begin`, set the columns that are not null, `finish`.
 ///
-/// Columns of variable size must be set in rising order. What is not set is null (a zero or
-/// empty value where the column is not nullable). Setting a column by a method for another class
-/// of type is a mistake of the caller: it trips a debug assertion and is ignored otherwise.
+/// Columns of variable size must be set in rising order. A column that is not set is null (a zero
+/// or empty value if the column is not nullable). A caller must not set a column by a method for
+/// another class of type: this fails a debug assertion and is ignored otherwise.
 #[derive(Debug, Clone)]
 pub struct RowWriter {
     places: Vec<Place>,
@@ -93,7 +93,7 @@ impl RowWriter {
         self.variable(column, |data| data.extend_from_slice(value));
     }
 
-    /// Sets a column of variable size to what `write` appends.
+    /// Sets a column of variable size to the bytes that `write` appends.
     #[inline]
     pub fn variable<T: Default>(
         &mut self,
@@ -117,7 +117,7 @@ impl RowWriter {
         }
     }
 
-    /// Sets a column from a value of its type, as [`RowView::datum`] gives it; null leaves it
+    /// Sets a column from a value of its type, as [`RowView::datum`] returns it; null leaves it
     /// unset.
     pub fn datum(&mut self, column: usize, kind: &Kind, value: &Datum<'_>) -> Result<(), RowError> {
         match (kind, value) {
@@ -136,7 +136,7 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Appends the row to `out`. Fails, appending nothing, when the row is too large for its ends.
+    /// Appends the row to `out`. Fails, appending nothing, if the row is too large for its ends.
     #[inline]
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), RowError> {
         if self.variables > 1 {

@@ -80,7 +80,7 @@ pub fn sim_disk() -> (forebay_io::sim::SimDisk, Arc<dyn Disk>) {
     (sim.clone(), Arc::new(sim))
 }
 
-/// Puts zeros in place of a run's filter and makes all checksums right again.
+/// Replaces a run's filter by zeros and corrects all checksums.
 pub fn empty_the_filter(run: &mut [u8]) {
     let word = |run: &[u8], at: usize| u64::from_le_bytes(*run[at..].first_chunk().unwrap());
     let footer = run.len() - 128;

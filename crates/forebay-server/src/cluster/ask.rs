@@ -1,4 +1,4 @@
-//! Asking the nodes that have what is asked for, one after the other until one answers.
+//! Asks the nodes that have a range, one after another until one answers.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -26,10 +26,11 @@ use crate::resp::{OwnedArgs, Reply};
 use crate::table_view::TableView;
 use crate::work::{Task, Work, WorkOutcome};
 
-/// Before versions are asked for again that a node did not have: nodes swap at about one time.
+/// The pause before a node is asked again for a version that it lacked: nodes swap at about the
+/// same time.
 const VERSION_PAUSE: Duration = Duration::from_millis(20);
 
-/// A command, with the map and the versions of one try to answer it.
+/// A command, with the map and the versions of one attempt to answer it.
 #[derive(Debug)]
 pub struct Requester<'w> {
     pub work: &'w Work,
@@ -38,38 +39,39 @@ pub struct Requester<'w> {
     pub tables: TableView,
     /// On the monotonic clock.
     pub deadline: Duration,
-    /// Until then it is tried again; once more in any case.
+    /// Attempts are repeated until then; there is always a second one.
     retry_until: Duration,
     has_retried: bool,
-    /// What is here of keys that others have, too, could not be read.
+    /// Whether this node could not read keys that other nodes have too.
     is_damaged_here: bool,
 }
 
-/// Why a try gave no answer.
+/// The reason why an attempt gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unanswered {
-    /// What the client is told.
+    /// A final error, which the client gets.
     Told(String),
-    /// Nodes have different maps just now: another try may go better.
+    /// Nodes have different maps at the moment: another attempt may succeed.
     OtherMap(String),
-    /// The same of versions.
+    /// Nodes have different versions at the moment: another attempt may succeed.
     OtherVersion(String),
-    /// What is here is damaged, or what all other nodes have that were asked.
+    /// The data of this node, or of all other nodes that were asked, is damaged.
     Damaged(String),
 }
 
-/// PeerReplies of another node, or of this one in the same form.
+/// Replies of another node, or of this one in the same form.
 #[derive(Debug, Clone)]
 pub struct PeerReplies {
     pub bytes: Bytes,
-    /// Where each lies.
+    /// The range of each reply.
     each: Vec<Range<usize>>,
-    /// Who gave them; none: this node.
+    /// The node that sent them; `None` for this node.
     from: Option<NodeId>,
 }
 
 impl PeerReplies {
-    /// Of another node. `None` where it is no replies, none at all, or more than `most`.
+    /// Parses replies of another node. `None` if there is anything else among them, none at all, or
+    /// more than `most`.
     fn of(bytes: Bytes, most: usize, from: NodeId) -> Option<Self> {
         let each = split::replies(&bytes)?;
         let from = Some(from);
@@ -81,7 +83,7 @@ impl PeerReplies {
         self.each.get(index).map(|range| &self.bytes[range.clone()])
     }
 
-    /// The one of a single command.
+    /// Returns the reply to a single command.
     pub fn one(&self) -> &[u8] {
         self.get(0).unwrap_or_default()
     }
@@ -103,8 +105,7 @@ impl<'w> Requester<'w> {
         }
     }
 
-    /// Prepares another try, with the map and the versions as they are then. `false`: there is
-    /// none.
+    /// Prepares another attempt with the current map and versions. Returns `false` if none is left.
     pub async fn tries_again(&mut self, why: &Unanswered) -> bool {
         let clock = Arc::clone(self.work.shared.store.clock());
         let is_late = || self.has_retried && clock.monotonic() >= self.retry_until;
@@ -124,13 +125,14 @@ impl<'w> Requester<'w> {
         true
     }
 
-    /// Whether keys are read here that are here: not when that failed and others have them as well.
+    /// Returns whether this node reads its own keys: not after a damaged read if other nodes have
+    /// them.
     pub fn reads_here(&self, holders: &[NodeId]) -> bool {
         !self.is_damaged_here || holders.iter().all(|node| *node == self.map.me)
     }
 
-    /// A table, and the version that all nodes are asked for: the one that is open here, or, where
-    /// none is yet, the one that the map names.
+    /// Returns a table and the version that all nodes are asked for. It is the version open on this
+    /// node or, if none is open yet, the one that the map names.
     pub fn read_of(&self, table: &[u8]) -> Option<(&str, u64)> {
         if let Some(version) = self.tables.batch.get(table) {
             return Some((version.table().as_str(), version.version()));
@@ -140,8 +142,8 @@ impl<'w> Requester<'w> {
         Some((known.as_str(), entry.serving?))
     }
 
-    /// An error while not all tables of the cluster are open here: a node that is starting knows
-    /// of too little to walk through.
+    /// Returns an error while this node has not opened all tables of the cluster: a walk would miss
+    /// some.
     pub fn check_started(&self) -> Result<(), Unanswered> {
         let mut serving = self
             .map
@@ -162,8 +164,8 @@ impl<'w> Requester<'w> {
         self.deadline.saturating_sub(now)
     }
 
-    /// Has the first of these nodes that answers run commands, at most `count` of them. `versions`
-    /// as in a frame.
+    /// Asks the nodes in turn to run commands and returns the replies of the first that answers, at
+    /// most `count`. `versions` is as in a frame.
     pub async fn ask(
         &self,
         holders: &[NodeId],
@@ -188,8 +190,8 @@ impl<'w> Requester<'w> {
         self.ask_frame(holders, frame, take, is_whole).await
     }
 
-    /// Sends a frame to these nodes until one answers with what `take` understands. A node that has
-    /// not opened all of it, or not that version, is passed over while there are others.
+    /// Sends a frame to the nodes in turn until `take` accepts an answer. It skips a node that has
+    /// not opened the whole range or the version, while other nodes are left.
     pub async fn ask_frame<T>(
         &self,
         holders: &[NodeId],
@@ -198,7 +200,7 @@ impl<'w> Requester<'w> {
         is_whole: impl Fn(&T) -> bool,
     ) -> Result<T, Unanswered> {
         if holders.contains(&self.map.me) && holders.len() == 1 {
-            // Until it has opened what came to it, or learns that it went.
+            // Until the node has opened a new replica, or learns that the replica was moved away.
             return Err(Unanswered::OtherMap(format!(
                 "by map {} this node alone has the key, and it is not open here",
                 self.map.revision
@@ -265,8 +267,8 @@ impl<'w> Requester<'w> {
         }
     }
 
-    /// What is told where one of the replies says that its keys are not there either, or cannot be
-    /// read there.
+    /// Returns the error if one of the replies says that the node lacks its keys or cannot read
+    /// them.
     pub fn not_there(&self, replies: &PeerReplies, reply: &[u8]) -> Option<Unanswered> {
         if split::is_error(reply, DAMAGED) {
             let text = split::error(reply).unwrap_or_default();
@@ -287,17 +289,17 @@ impl<'w> Requester<'w> {
         )))
     }
 
-    /// Runs a command on what is here. Its reply is as another node would give it.
+    /// Runs a command on this node's data. Its reply has the form of another node's.
     pub async fn run_here(&self, place: usize, args: OwnedArgs) -> PeerReplies {
         self.read_here(Task::One(place, args), 1).await
     }
 
-    /// The same of a task, which has so many replies at most.
+    /// Runs a task on this node's data, with at most `count` replies.
     pub async fn read_here(&self, task: Task, count: usize) -> PeerReplies {
         self.read_as(task, count, self.tables.keep(), false).await
     }
 
-    /// The same of replicas as they are now, where leave to read them was given.
+    /// Runs a task on the replicas as they are now, with a read permit.
     pub async fn read_by_permit(&self, task: Task, count: usize) -> PeerReplies {
         let tables = self.work.shared.tables().keep();
         self.read_as(task, count, tables, true).await
@@ -337,7 +339,7 @@ impl<'w> Requester<'w> {
         PeerReplies { bytes, each, from }
     }
 
-    /// What is here, for who must not wait.
+    /// Returns a view of this node's data for a thread that must not wait.
     pub fn view(&self) -> View<'_> {
         View {
             tables: &self.tables,
@@ -350,15 +352,15 @@ impl<'w> Requester<'w> {
         }
     }
 
-    /// Where a client of a class or of the ordinary port is led to; `None`: the command is
-    /// forwarded.
+    /// Returns the redirect for a client of a class port or of the ordinary port. `None` if the
+    /// command is forwarded.
     pub fn moved(&self, place: &KeyPlace<'_>) -> Option<String> {
         let leads = self.work.client.port.is_clustered();
         if !leads || self.work.shared.config.default_table.is_some() {
             return None;
         }
         let slot = place.slot?;
-        // Who sees all tables goes by the layout that they share.
+        // A user that sees all tables uses the layout that they share.
         if place.has_own_slots && !self.map.is_own {
             return None;
         }
@@ -384,7 +386,7 @@ impl<'w> Requester<'w> {
         (reply, Outcome::Failed)
     }
 
-    /// Ends the command with a reply as it came.
+    /// Ends the command with another node's reply, unchanged.
     pub fn pass(&self, bytes: &[u8]) -> (Reply, Outcome) {
         let limit = self.work.shared.config.limits.reply_bytes;
         if bytes.len() > limit {
@@ -405,7 +407,7 @@ impl<'w> Requester<'w> {
         )
     }
 
-    /// The command's name in capitals, for messages.
+    /// Returns the command's name in capitals, for messages.
     pub fn name(&self, place: usize) -> String {
         COMMANDS[place].name.to_uppercase()
     }
@@ -415,7 +417,7 @@ impl From<CommandError> for Unanswered {
     fn from(error: CommandError) -> Self {
         match error {
             CommandError::Error(text) => Unanswered::Told(text.into_owned()),
-            // The table is one of the cluster's: it comes, or has gone a moment ago.
+            // The table is one of the cluster's: it is being added, or was removed a moment ago.
             CommandError::NotHere(words) => Unanswered::OtherMap(words),
             CommandError::Damaged(words) => Unanswered::Damaged(words),
             CommandError::Machine { text, .. } => Unanswered::Told(text),
@@ -427,7 +429,7 @@ impl From<CommandError> for Unanswered {
 }
 
 impl Unanswered {
-    /// What the client is told when there is no other try.
+    /// Returns the error text for the client when no attempt is left.
     pub fn into_words(self) -> String {
         match self {
             Unanswered::Told(words) => words,
@@ -439,7 +441,7 @@ impl Unanswered {
     }
 }
 
-/// Waits for all of these at once.
+/// Waits for all of these futures at once.
 pub async fn all<'f, T>(works: Vec<Pin<Box<dyn Future<Output = T> + Send + 'f>>>) -> Vec<T> {
     let mut done: Vec<Option<T>> = works.iter().map(|_| None).collect();
     let mut works: Vec<Option<_>> = works.into_iter().map(Some).collect();

@@ -1,5 +1,7 @@
-//! A node of a cluster, put together from its parts: versions and replicas in its cache, what
-//! follows the catalog, and what its server needs of them.
+//! Assembles a node of a cluster from its parts.
+//!
+//! The parts are the versions and replicas in its cache, the follower of the catalog, and the
+//! inputs of its server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,53 +26,54 @@ use super::pins::PeerTls;
 use crate::config::ServerConfig;
 use crate::proposed::ProposedCommands;
 
-/// How long a node that starts waits to hear whether it is taken in.
+/// How long a starting node waits to learn whether the cluster accepts it.
 const TAKEN_IN: Duration = Duration::from_secs(5);
-/// Threads that apply what the replicas of live tables have decided.
+/// The threads that apply decided entries of live tables.
 const APPLIERS: usize = 2;
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a node is made of.
+/// The parts of a node.
 #[derive(Debug)]
 pub struct NodeSetup {
     pub identity: Identity,
-    /// Its class ports are opened, too.
+    /// The node's introduction to the cluster. Its class ports are opened, too.
     pub who: Introduction,
     pub settings: CoordinatorSettings,
     pub catalog: Arc<dyn Catalog>,
-    /// When the store was asked first, by the monotonic clock: it is away since then.
+    /// When the node first asked the store, on the monotonic clock. Until it answers, it counts as
+    /// unreachable since then.
     pub asked_at: Duration,
-    /// The node's own, in which it keeps what it holds. Files, clock and randomness are its.
+    /// The node's own cache. It supplies files, clock and randomness.
     pub cache: Store,
     pub remembered: SavedCatalog,
-    /// The cluster's store, as versions are brought from it.
+    /// The cluster's store, from which versions are fetched.
     pub origin: Arc<dyn Origin>,
     pub rate: PullRate,
     /// See [`forebay_cluster::local::boot_id`].
     pub boot_id: u128,
-    /// Of each live table's log, what is kept for replicas that were away.
+    /// The log that is kept for replicas that were away, for each live table.
     pub log_retention_bytes: u64,
-    /// Where other nodes come to.
+    /// The address of the peer port.
     pub peer: SocketAddr,
     pub gateway: Option<SocketAddr>,
-    /// `None`: in the clear.
+    /// `None` for unencrypted connections.
     pub tls: Option<PeerTls>,
     pub trusted: Arc<dyn Trusted>,
     /// See [`ClusterConfig::max_staleness`].
     pub max_staleness: Option<Duration>,
 }
 
-/// A node that is ready to be started with its server.
+/// A node that is ready to start with its server.
 #[derive(Debug)]
 pub struct ClusterNode {
-    /// What the server is to serve.
+    /// The store that the server is to serve.
     pub store: Store,
     pub handle: NodeHandle,
     pub versions: Arc<LocalVersions>,
     pub replicas: Arc<LocalReplicas>,
 }
 
-/// Why a node cannot be put together.
+/// The reason why a node cannot be assembled.
 #[derive(Debug, Error)]
 pub enum NodeError {
     #[error(transparent)]
@@ -82,7 +85,7 @@ pub enum NodeError {
 }
 
 impl ClusterNode {
-    /// Puts the parts together; `config` is completed by it.
+    /// Assembles a node and completes `config`.
     pub fn new(setup: NodeSetup, config: &mut ServerConfig) -> Result<Self, NodeError> {
         let open = Arc::new(HeldRanges::default());
         let store = setup.cache.holding(open.clone());
@@ -145,8 +148,8 @@ impl ClusterNode {
         })
     }
 
-    /// Waits a while for the cluster to know the node. Returns why it is not taken in, where that
-    /// was said; a cluster that does not answer is waited for meanwhile.
+    /// Waits a while for the cluster to accept the node. Returns the reason if it is refused. If
+    /// the cluster does not answer, the node continues to wait in the background.
     pub fn taken_in(&self) -> Option<String> {
         let clock: &dyn Clock = &**self.store.clock();
         let end = clock.monotonic() + TAKEN_IN;
@@ -159,8 +162,8 @@ impl ClusterNode {
         self.handle.refusal()
     }
 
-    /// Has clients and leaders go elsewhere before the node stops: it leaves the map and hands its
-    /// groups over, each for so long at most.
+    /// Prepares the node's stop: it leaves the map and hands over its groups, so that clients use
+    /// other nodes. Each step takes at most `within`.
     pub fn leave(&self, within: Duration) {
         self.handle.leave(within);
         self.replicas.hand_over(within);

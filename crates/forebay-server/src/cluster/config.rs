@@ -1,4 +1,4 @@
-//! What a server is told of the cluster that it is a node of.
+//! The configuration of a server that is a node of a cluster.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,33 +9,35 @@ use forebay_cluster::Member;
 use super::pins::PeerTls;
 use super::reach::Reach;
 
-/// A server that is a node of a cluster. [`crate::ServerConfig::resp`] is its ordinary port.
+/// A node's cluster configuration. [`crate::ServerConfig::resp`] is its ordinary port.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
     pub member: Arc<dyn Member>,
-    /// Where a port listens that says it is a server alone, and forwards what is not here.
+    /// The address of the gateway, which acts as a standalone server and forwards commands for keys
+    /// of other nodes.
     pub gateway: Option<SocketAddr>,
-    /// Ports of the classes that the node may head, at the address of its ordinary port. The same
-    /// numbers are advertised.
+    /// The ports of the classes that the node may be primary of, at the address of its ordinary
+    /// port. The same port numbers are advertised.
     pub class_ports: Vec<u16>,
-    /// Where other nodes come to.
+    /// The address of the peer port.
     pub peer: SocketAddr,
-    /// Whom the peer port lets in, and whom it goes to; `None` in the clear, on loopback alone.
+    /// The TLS configuration of the peer port and of connections to it. `None` for unencrypted, on
+    /// loopback only.
     pub peer_tls: Option<PeerTls>,
     pub forward: ForwardLimits,
-    /// That of the node's [`super::PeerClient`].
+    /// The reachability state that the node's [`super::PeerClient`] uses.
     pub reach: Arc<Reach>,
-    /// After READONLY a replica that follows answers without asking what was the newest within this
-    /// time; `None`: it asks each time.
+    /// The age of data up to which a following replica answers after READONLY without asking for
+    /// the newest. `None` if it asks each time.
     pub max_staleness: Option<Duration>,
 }
 
-/// How long commands that are forwarded may take.
+/// The time limits of forwarded commands.
 #[derive(Debug, Clone, Copy)]
 pub struct ForwardLimits {
-    /// For a node's answer, before the next one is asked.
+    /// The time for one node's answer before the next node is asked.
     pub hop_time: Duration,
-    /// In all.
+    /// The time for all attempts together.
     pub total_time: Duration,
 }
 

@@ -1,31 +1,31 @@
-//! What a node counts of commands that are answered elsewhere.
+//! Counts of commands for keys of other nodes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::metrics::{Histogram, HistogramSum};
 
-/// What became of commands whose keys are not here.
+/// The outcome of a command whose keys this node lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoutedCounts {
     /// Another node answered.
     Answered,
-    /// The client was told where to go.
+    /// The client was redirected.
     Redirected,
-    /// An error of another node, or of the command.
+    /// The command or another node failed with an error.
     Failed,
     /// No node answered, or nodes disagreed.
     Unanswered,
 }
 
-/// What became of commands that write to replicas.
+/// The outcome of a command that writes to replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proposed {
-    /// A majority has them.
+    /// A majority has the write.
     Answered,
     /// Nothing was written.
     Refused,
-    /// Nobody knows.
+    /// It is unknown whether the write happened.
     Uncertain,
 }
 
@@ -41,7 +41,7 @@ impl Proposed {
     }
 }
 
-/// See the module's text.
+/// A node's counts of forwarded and redirected commands and of writes to replicas.
 #[derive(Debug, Default)]
 pub struct ClusterCounts {
     led: [AtomicU64; RoutedCounts::ALL.len()],
@@ -67,7 +67,7 @@ impl RoutedCounts {
         }
     }
 
-    /// By a reply.
+    /// Returns the outcome that a reply means.
     pub fn of(reply: &[u8]) -> Self {
         let is = |word: &[u8]| reply.starts_with(word);
         match reply {
@@ -94,7 +94,7 @@ impl ClusterCounts {
             .map(|of| (of, self.proposed[of as usize].load(Ordering::Relaxed)))
     }
 
-    /// So many commands had their replies together after that time.
+    /// Adds `count` commands that were answered together after this time.
     pub fn took(&self, time: Duration, count: usize) {
         self.times.record(time, count as u64);
     }
@@ -113,7 +113,7 @@ impl ClusterCounts {
         self.suspected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many times a node refused a connection, or did not answer in time.
+    /// Returns how often a node refused a connection or did not answer in time.
     pub fn suspicions(&self) -> u64 {
         self.suspected.load(Ordering::Relaxed)
     }

@@ -1,8 +1,10 @@
-//! What walks at a port cover. Clients of a cluster ask every primary and add up, so that no key
-//! may be at two of them, and none at none.
+//! The ranges that a walk at a port covers.
 //!
-//! A class's port covers the class's slots of hashed tables. Ordered tables lie across the classes:
-//! the port of the first class covers them. A gateway covers everything.
+//! Clients of a cluster ask every primary and add up the results. Therefore each key is covered by
+//! exactly one primary's port.
+//!
+//! A class's port covers the class's slots of hashed tables. Ordered tables span the classes: the
+//! port of the first class covers them. A gateway covers everything.
 
 use forebay_cluster::NodeId;
 use forebay_cluster::map::{ClusterMap, MapTable};
@@ -13,10 +15,10 @@ use forebay_run::hash::{SLOTS, first_hash_of};
 use super::page::Spot;
 use crate::port::Port;
 
-/// See the module's text.
+/// The ranges that a walk at one port covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coverage {
-    /// First and last ones, rising.
+    /// First and last slots, ascending.
     slots: Vec<(u16, u16)>,
     ordered: bool,
 }
@@ -45,7 +47,8 @@ impl Coverage {
             _ => listen.clone(),
         });
         let is_own = |primary| own.as_ref() == Some(primary);
-        // The ordinary port is no primary's where classes have ports: it covers what they do.
+        // If classes have ports, no primary is at the ordinary port. It covers what the class ports
+        // cover.
         let is_listed = headed.clone().any(|(_, class)| is_own(&class.primary));
         let takes_all = port == Port::Cluster && !is_listed;
         let covered = headed.filter(|(_, class)| takes_all || is_own(&class.primary));
@@ -59,7 +62,7 @@ impl Coverage {
         }
     }
 
-    /// Whether it covers what begins there.
+    /// Returns whether the range that begins at this bound is covered.
     pub fn covers(&self, bound: &Bound) -> bool {
         match bound {
             Bound::Slot(slot) => {
@@ -70,7 +73,7 @@ impl Coverage {
         }
     }
 
-    /// The parts of a table, in its order.
+    /// Returns the covered parts of a table, in its order.
     pub fn segments<'m>(&self, table: &'m MapTable) -> Vec<Segment<'m>> {
         let ranges = table.layout.ranges();
         let mut segments = Vec::new();
@@ -105,7 +108,7 @@ impl Coverage {
 }
 
 impl Coverage {
-    /// What is covered of a table's whole order, whoever has it.
+    /// Returns the covered ranges of a table's order, whatever nodes have them.
     pub fn stretches(&self, order: Order) -> Vec<Segment<'static>> {
         let whole = Segment {
             from: Spot::Key(Vec::new()),
@@ -126,7 +129,7 @@ impl Coverage {
     }
 }
 
-/// The earlier one of two ends; none is the end of the order.
+/// Returns the earlier of two ends; `None` is the end of the order.
 fn earlier(a: Option<Spot>, b: Option<Spot>) -> Option<Spot> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

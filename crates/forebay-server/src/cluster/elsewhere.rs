@@ -1,4 +1,4 @@
-//! Commands whose keys are not here: clients are led to them, or they are forwarded.
+//! Answers commands for keys that this node lacks, by a redirect or by forwarding.
 
 use forebay_cluster::NodeId;
 use forebay_engine::TableName;
@@ -19,7 +19,7 @@ use crate::resp::{Args, OwnedArgs, Reply};
 use crate::users::Verb;
 use crate::work::{Done, Task, Work};
 
-/// Answers what cannot be answered here.
+/// Redirects or forwards work that this node cannot answer.
 pub async fn elsewhere(work: Work) -> Done {
     let shared = std::sync::Arc::clone(&work.shared);
     let Some(cluster) = &shared.cluster else {
@@ -51,7 +51,7 @@ pub async fn elsewhere(work: Work) -> Done {
     }
 }
 
-/// The table of the first key, for the metrics.
+/// Returns the table of the first key, for the metrics.
 fn first_table(work: &Work, cluster: &Cluster) -> Option<TableName> {
     let name = match &work.task {
         Task::Gets(gets) => gets.table(),
@@ -81,7 +81,7 @@ fn table_of(place: usize, args: &OwnedArgs) -> Option<&[u8]> {
     Some(split_key(args.get(key)).ok()?.0)
 }
 
-/// Tries, and for a while again where nodes have different maps or versions.
+/// Tries to answer, and retries for a while if nodes have different maps or versions.
 async fn patiently(work: &Work, cluster: &Cluster) -> (Reply, Outcome) {
     let mut requester = Requester::new(work, cluster);
     loop {
@@ -108,7 +108,7 @@ async fn once(requester: &Requester<'_>) -> Result<(Reply, Outcome), Unanswered>
     }
 }
 
-/// Where the keys of a command are. The user may read all of them.
+/// Returns the places of a command's keys. The user may read all of them.
 fn places<'a>(
     requester: &'a Requester<'_>,
     place: usize,
@@ -146,7 +146,7 @@ pub async fn one(
         return Ok(requester.fail(&moved));
     }
     if places.iter().all(|at| at.is_here) {
-        // It has come meanwhile, or could not be read.
+        // The key has arrived since, or could not be read.
         let replies = requester.run_at(None, place, args.to_owned(), "").await?;
         return Ok(requester.pass(replies.one()));
     }
@@ -161,7 +161,7 @@ pub async fn one(
     }
 }
 
-/// A command on several keys that lie at several nodes: each is asked for its keys, of the same
+/// Answers a command on keys of several nodes. Each node is asked for its keys, of the same
 /// versions.
 async fn gather(
     requester: &Requester<'_>,
@@ -181,7 +181,7 @@ async fn gather(
     gathered.put_together(requester, &parts)
 }
 
-/// MULTI, what was queued, and EXEC, at one node that has all of its keys.
+/// Runs MULTI, the queued commands and EXEC on one node that has all of their keys.
 async fn exec(
     requester: &Requester<'_>,
     queued: &QueuedCommands,
@@ -213,7 +213,7 @@ async fn exec(
         ));
     }
     if are_here {
-        // They have come meanwhile, or could not be read.
+        // The keys have arrived since, or could not be read.
         let same = QueuedCommands::of(queued.commands.clone());
         let replies = requester.read_here(Task::Exec(same), 1).await;
         return match requester.not_there(&replies, replies.one()) {
@@ -231,7 +231,7 @@ async fn exec(
     if let Some(differ) = requester.not_there(&replies, last) {
         return Err(differ);
     }
-    // A command that was refused says why; EXEC does not.
+    // The error of a refused command gives the reason; that of EXEC does not.
     let refused = (0..count - 1).filter_map(|at| replies.get(at));
     let refused = refused.filter_map(split::error).next();
     Ok(match refused {

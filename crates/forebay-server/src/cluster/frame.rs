@@ -1,4 +1,4 @@
-//! The commands that nodes send each other. No client port knows them.
+//! The commands that nodes send each other. Client ports do not accept them.
 //!
 //! A frame is a RESP command:
 //!
@@ -11,13 +11,16 @@
 //! fb.ping    FORMAT
 //! ```
 //!
-//! `fb.groups` has messages of replicas, whose answer says nothing; `fb.copy` asks for a part of a
-//! partition's copy; `fb.ping` for a sign that the node is there. Each is answered with a bulk
-//! string or an error. `COMMANDS` are those of a client as it would send them, one or several; the
-//! answer has their replies in order. It may have fewer of them than commands when they grow large,
-//! the first in any case. `VERSIONS` are those that the commands are to read, `table number table
-//! number ...`; of other tables the serving ones are read. `REVISION` is that of the asker's map,
-//! `RESP` the protocol that its client speaks.
+//! `fb.groups` carries messages of replicas; its answer has no content. `fb.copy` asks for a part
+//! of a partition's copy. `fb.ping` checks that the node is up. The answer to each is a bulk string
+//! or an error.
+//!
+//! `COMMANDS` are one or several commands as a client would send them. The answer has their replies
+//! in order. If they grow large, it has fewer replies than commands, but always the first.
+//!
+//! `VERSIONS` are the versions that the commands read, as `table number table number ...`. Of other
+//! tables, the serving versions are read. `REVISION` is the revision of the requester's map. `RESP`
+//! is the protocol version that its client speaks.
 
 use std::io::Write;
 
@@ -26,7 +29,7 @@ use forebay_cluster::{ClusterId, NodeId};
 
 use crate::resp::{Args, Reply};
 
-/// Of the frames, for the day on which there is another.
+/// The version of the frame format.
 pub const FORMAT: &str = "1";
 
 pub const FORWARD: &str = "fb.forward";
@@ -36,12 +39,13 @@ pub const GROUPS: &str = "fb.groups";
 pub const COPY: &str = "fb.copy";
 pub const PING: &str = "fb.ping";
 
-/// The error of a node that does not have the keys; the revision of its map follows, and why.
+/// The error of a node that does not have the keys. The revision of its map and the reason follow.
 pub const NOT_HERE: &str = "NOTHERE";
-/// The error of a node that has the keys, and cannot read them.
+/// The error of a node that has the keys but cannot read them.
 pub const DAMAGED: &str = "DAMAGED";
 
-/// An error without the codes that other nodes put before it, for whoever puts one there itself.
+/// Returns an error without the codes that other nodes put before it, for a caller that adds its
+/// own code.
 pub fn reason(words: &str) -> &str {
     let mut reason = words;
     loop {
@@ -59,7 +63,7 @@ pub fn reason(words: &str) -> &str {
     }
 }
 
-/// What a forwarded command says of itself.
+/// The header of a forwarded command.
 #[derive(Debug, Clone, Copy)]
 pub struct ForwardHeader<'a> {
     pub cluster: ClusterId,
@@ -86,7 +90,7 @@ impl<'a> ForwardHeader<'a> {
         ])
     }
 
-    /// The header and the commands of a frame; an error in words.
+    /// Parses the header of a frame and returns it with the commands, or returns an error text.
     pub fn parse(args: &Args<'a>) -> Result<(Self, &'a [u8]), String> {
         check_format(args, 9)?;
         let text = |index: usize| {
@@ -110,7 +114,7 @@ impl<'a> ForwardHeader<'a> {
     }
 }
 
-/// Refuses what a node of another format says.
+/// Refuses a frame of another format.
 pub fn check_format(args: &Args<'_>, arguments: usize) -> Result<(), String> {
     let name = String::from_utf8_lossy(args.get(0));
     if args.get(1) != FORMAT.as_bytes() {
@@ -128,12 +132,12 @@ pub fn check_format(args: &Args<'_>, arguments: usize) -> Result<(), String> {
     }
 }
 
-/// A command as it is sent.
+/// Encodes a command as a frame.
 pub fn frame(args: &[&[u8]]) -> Bytes {
     Bytes::from(command(args.iter().copied()))
 }
 
-/// Adds a GET of a table's key.
+/// Appends a GET of a table's key.
 pub fn push_get(commands: &mut Vec<u8>, table: &[u8], key: &[u8]) {
     commands.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$");
     // Writing to a vector does not fail.
@@ -143,7 +147,7 @@ pub fn push_get(commands: &mut Vec<u8>, table: &[u8], key: &[u8]) {
     }
 }
 
-/// A command, to be put together with others.
+/// Encodes a command that is joined with others.
 pub fn command<'a>(args: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<u8> {
     let mut out = Reply::new(false);
     out.array(args.clone().count());

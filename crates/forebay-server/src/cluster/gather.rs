@@ -1,4 +1,4 @@
-//! Commands that read several keys, answered from several nodes: MGET, EXISTS, TOUCH.
+//! Answers commands that read several keys from several nodes: MGET, EXISTS, TOUCH.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,30 +14,30 @@ use crate::command::{COMMANDS, split as split_key};
 use crate::execute::Outcome;
 use crate::resp::{Args, OwnedArgs, Reply};
 
-/// How the parts of an answer become one.
+/// How the parts of an answer are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// One item a key.
+    /// One item per key.
     Items,
     Sum,
 }
 
-/// A command, divided.
+/// A command, divided by node.
 #[derive(Debug)]
 pub struct DividedCommand<'m> {
     kind: Kind,
     place: usize,
-    /// As in a frame: all parts read these.
+    /// The versions that all parts read, as in a frame.
     versions: String,
     parts: Vec<Part<'m>>,
-    /// Of each key the part, and its place there.
+    /// For each key, its part and its place in the part.
     keys: Vec<(usize, usize)>,
 }
 
 /// The keys that one node is asked for.
 #[derive(Debug)]
 struct Part<'m> {
-    /// None: they are here.
+    /// The nodes to ask; `None` if this node has the keys.
     holders: Option<&'m [NodeId]>,
     args: OwnedArgs,
     count: usize,
@@ -46,7 +46,7 @@ struct Part<'m> {
 type NodeQuestion<'a> = Pin<Box<dyn Future<Output = Result<PeerReplies, Unanswered>> + Send + 'a>>;
 
 impl<'m> DividedCommand<'m> {
-    /// `None` for commands that want all keys at one node.
+    /// Divides a command. `None` for commands that require all keys on one node.
     pub fn of(
         requester: &Requester<'_>,
         place: usize,
@@ -101,7 +101,7 @@ impl<'m> DividedCommand<'m> {
         self.parts.len()
     }
 
-    /// The reply to one part.
+    /// Requests the reply to one part.
     pub fn ask<'a>(&'a self, requester: &'a Requester<'_>, part: usize) -> NodeQuestion<'a> {
         let Part { holders, args, .. } = &self.parts[part];
         Box::pin(async move {
@@ -117,7 +117,7 @@ impl<'m> DividedCommand<'m> {
         })
     }
 
-    /// The reply that the parts make.
+    /// Combines the replies of the parts.
     pub fn put_together(
         &self,
         requester: &Requester<'_>,
@@ -149,7 +149,7 @@ impl<'m> DividedCommand<'m> {
     }
 }
 
-/// The reply to a part, unless that is an error.
+/// Returns the reply to a part unless it is an error.
 fn checked(requester: &Requester<'_>, replies: PeerReplies) -> Result<PeerReplies, Unanswered> {
     if let Some(differ) = requester.not_there(&replies, replies.one()) {
         return Err(differ);

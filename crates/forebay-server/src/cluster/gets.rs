@@ -1,5 +1,6 @@
-//! GETs of one table that follow each other, of which some are at other nodes: each node is asked
-//! for all of its keys at once.
+//! Answers consecutive GETs of one table whose keys are partly on other nodes.
+//!
+//! Each node is asked for all of its keys at once.
 
 use std::future::Future;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use crate::work::{Done, Task, Work};
 
 type AskedNode<'a> = Pin<Box<dyn Future<Output = Result<PeerReplies, Unanswered>> + Send + 'a>>;
 
-/// Of the keys that are asked for at a time; one may be longer.
+/// The most bytes of keys in one request; a single key may be longer.
 const FRAME_BYTES: usize = 1 << 20;
 
 /// Keys of the same nodes.
@@ -30,37 +31,37 @@ struct NodeKeys<'m> {
     count: usize,
 }
 
-/// How the answer to a key is to be had.
+/// The source of the answer to a key.
 enum KeySource {
-    /// It is here: it lies there among the replies that were made at once.
+    /// This node answered at once: the range in its replies.
     Made(Range<usize>),
     Told(String),
-    /// It is here, and waits for the device: the reply at that place.
+    /// This node has it and waits for the device: the index of the reply.
     Read(usize),
-    /// The reply at that place of a group's.
+    /// Another node has it: the index of the reply among those of a group of keys.
     Asked {
         group: usize,
         index: usize,
     },
 }
 
-/// What is to be done for GETs.
+/// The steps that answer some GETs.
 struct Plan<'m> {
     ways: Vec<KeySource>,
     made: Reply,
-    /// Keys that are read on a thread that may wait.
+    /// Keys that a thread that may wait reads.
     read: OwnedArgs,
     groups: Vec<NodeKeys<'m>>,
 }
 
-/// What one try came to.
+/// The outcome of one attempt.
 struct TryOutcome {
     done: Done,
     /// Nodes disagree about the first key.
     differ: Option<Unanswered>,
 }
 
-/// Answers some of them, the first in any case.
+/// Answers some of the GETs, always including the first.
 pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Done {
     let mut requester = Requester::new(work, cluster);
     loop {
@@ -93,7 +94,7 @@ async fn answer_once(requester: &Requester<'_>, gets: &OwnedGets) -> TryOutcome 
             "",
         )));
     }
-    // The last one, where there is any.
+    // The last reply, if there is any.
     let read = plan.read.borrow().len();
     if read > 0 {
         let task = Task::Gets(OwnedGets::new(gets.table(), plan.read.clone()));
@@ -139,7 +140,7 @@ impl<'m> Plan<'m> {
     }
 }
 
-/// Puts a key to those of the same nodes.
+/// Adds a key to the group of keys of the same nodes.
 fn asked<'m>(
     groups: &mut Vec<NodeKeys<'m>>,
     place: &KeyPlace<'m>,
@@ -168,7 +169,7 @@ fn asked<'m>(
     }
 }
 
-/// The replies in order, up to the first that is not there yet.
+/// Returns the replies in order, up to the first that is missing.
 fn put_together(
     requester: &Requester<'_>,
     plan: &Plan<'_>,
@@ -216,7 +217,7 @@ fn put_together(
         }
     }
     TryOutcome {
-        // It is asked again when it is the first.
+        // If it is the first, it is asked for again.
         differ: differ.filter(|_| answered == 0),
         done: Done {
             answered,
@@ -226,7 +227,7 @@ fn put_together(
     }
 }
 
-/// Takes one reply of a node's; `false`: it is to be asked for again.
+/// Takes one reply of another node. Returns `false` if the key must be asked for again.
 fn taken(
     requester: &Requester<'_>,
     answer: &Result<PeerReplies, Unanswered>,

@@ -1,5 +1,6 @@
-//! Connections to other nodes' peer ports. Each has many questions under way; answers come in the
-//! order of the questions.
+//! Connections to other nodes' peer ports.
+//!
+//! Each connection has many requests in flight. Answers arrive in the order of the requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -21,37 +22,38 @@ use tokio_rustls::TlsConnector;
 use super::reach::AnswerTimes;
 use super::split;
 
-/// No further questions are put into the buffer of a connection that has so many bytes to send.
+/// A connection with this many unsent bytes accepts no further requests into its buffer.
 const FULL_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;
-/// The longest line of an answer that is an error, or says how long the answer is.
+/// The longest line of an answer that is an error, or that gives the answer's length.
 const LINE_BYTES: usize = 4 << 10;
 
-/// How connections are made.
+/// The parameters of new connections.
 #[derive(Debug, Clone)]
 pub struct Dialer {
     pub net: Arc<dyn Net>,
     pub clock: Arc<dyn Clock>,
-    /// Told of each answer.
+    /// Records the time of each answer.
     pub answered: Arc<AnswerTimes>,
     pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// The longest answer.
+    /// The most bytes of an answer.
     pub answer_bytes: usize,
 }
 
-/// What a node answers.
+/// A node's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerAnswer {
     Bytes(Bytes),
-    /// An error, in words.
+    /// An error text.
     Refused(String),
 }
 
-/// Connections to other nodes, of one kind. Tasks of the runtime that asks first serve them.
+/// Connections of one kind to other nodes. Tasks of the runtime that makes the first request serve
+/// them.
 #[derive(Debug)]
 pub struct Links {
     dialer: Dialer,
-    /// To one node at most.
+    /// The most connections to one node.
     most: usize,
     links: Mutex<BTreeMap<HostPort, Vec<Arc<Link>>>>,
 }
@@ -70,11 +72,11 @@ struct Question {
     answer: oneshot::Sender<Result<PeerAnswer, AskFailure>>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug)]
 pub struct AskFailure {
     pub error: io::Error,
-    /// It may have been sent, and been done.
+    /// Whether the request may have been sent and executed.
     pub was_sent: bool,
 }
 
@@ -87,8 +89,8 @@ impl Links {
         }
     }
 
-    /// Sends a frame and waits for the answer. A connection that was idle may turn out to be
-    /// closed: then another is made.
+    /// Sends a frame and waits for the answer. If an idle connection turns out to be closed, it
+    /// opens another.
     pub async fn ask(
         &self,
         peer: &HostPort,
@@ -113,13 +115,14 @@ impl Links {
         }
         let asked = asked.unwrap_or_else(|| Err(ErrorKind::TimedOut.into()));
         if asked.is_err() {
-            // Whatever else is under way there ends as it does; new questions go another way.
+            // Other requests in flight on this connection end as they do; new requests use another
+            // connection.
             self.links.lock().remove(peer);
         }
         asked
     }
 
-    /// The same, sent once at most.
+    /// Sends a frame at most once and waits for the answer.
     pub async fn ask_once(
         &self,
         peer: &HostPort,
@@ -141,8 +144,8 @@ impl Links {
         asked
     }
 
-    /// One that has nothing to do, else a new one, else the one that has the least; and whether it
-    /// is new.
+    /// Returns an idle connection, else a new one, else the one with the fewest requests; and
+    /// whether it is new.
     fn link(&self, peer: &HostPort) -> (Arc<Link>, bool) {
         let mut links = self.links.lock();
         let links = links.entry(peer.clone()).or_default();
@@ -169,7 +172,7 @@ impl Links {
 }
 
 impl Link {
-    // The one place where connections to other nodes become tasks.
+    // The only place where connections to other nodes become tasks.
     #[allow(clippy::disallowed_methods)]
     pub fn open(dialer: Dialer, peer: HostPort) -> Self {
         let (questions, mut asked) = unbounded_channel();
@@ -196,7 +199,7 @@ impl Link {
                 error: io::Error::new(kind, text.clone()),
                 was_sent,
             };
-            // Who gave up is told nothing.
+            // A requester that gave up gets nothing.
             for answer in waiting {
                 let _ = answer.send(Err(failure(true)));
             }
@@ -211,7 +214,7 @@ impl Link {
         }
     }
 
-    /// Ends the connection, whatever is under way.
+    /// Ends the connection and all requests in flight.
     pub fn abandon(&self) {
         self.task.abort();
     }
@@ -230,7 +233,7 @@ impl Link {
         answered.await.map_err(|_| gone(true))?
     }
 
-    /// Puts a question behind those that are under way; `None`: the connection is gone.
+    /// Queues a request after those in flight. Returns `None` if the connection is closed.
     pub fn put(&self, frame: Bytes) -> Option<oneshot::Receiver<Result<PeerAnswer, AskFailure>>> {
         let (answer, answered) = oneshot::channel();
         let sent = self.questions.send(Question { frame, answer });
@@ -238,7 +241,7 @@ impl Link {
     }
 }
 
-/// Counts a question, also one that is given up.
+/// Counts a request, also if it is given up.
 struct ActiveWork<'a>(&'a AtomicUsize);
 
 impl<'a> ActiveWork<'a> {
@@ -260,13 +263,13 @@ impl Dialer {
         let Some(tls) = &self.tls else {
             return Ok(stream);
         };
-        // Nodes are told by their certificates alone: any name will do.
+        // Nodes are identified only by their certificates: any name will do.
         let name = ServerName::try_from("node").map_err(io::Error::other)?;
         let tls = TlsConnector::from(Arc::clone(tls));
         Ok(Box::new(tls.connect(name, stream).await?))
     }
 
-    /// Sends questions and hands out answers until nobody asks any more.
+    /// Sends requests and distributes answers until no requester is left.
     async fn serve(
         &self,
         peer: &HostPort,
@@ -286,8 +289,9 @@ impl Dialer {
                         return Ok(());
                     }
                     while let Some(question) = next {
-                        // What its asker has given up, while the connection was made, is not sent
-                        // any more: it would be done after the client was told that nobody knows.
+                        // A request that was given up while the connection was made is not sent. It
+                        // would run after the client had received an error about an uncertain
+                        // outcome.
                         if !question.answer.is_closed() {
                             output.extend_from_slice(&question.frame);
                             waiting.push_back(question.answer);
@@ -306,7 +310,7 @@ impl Dialer {
                         answered.note(self.clock.monotonic());
                         let unasked = || invalid("an answer to no question");
                         let requester = waiting.pop_front().ok_or_else(unasked)?;
-                        // Who gave up is told nothing.
+                        // A requester that gave up gets nothing.
                         let _ = requester.send(Ok(answer));
                     }
                     input.reserve(READ_BYTES);
@@ -318,7 +322,7 @@ impl Dialer {
 
 type Requesters = VecDeque<oneshot::Sender<Result<PeerAnswer, AskFailure>>>;
 
-/// Sends some of what there is, or what the connection holds back. Answers whether all is sent.
+/// Sends some of the buffered bytes. Returns whether all are sent.
 async fn send(
     writing: &mut WriteHalf<Box<dyn NetStream>>,
     output: &mut BytesMut,
@@ -333,7 +337,7 @@ async fn send(
     }
 }
 
-/// The next answer, where it is whole.
+/// Returns the next answer if it is complete.
 fn take_answer(input: &mut BytesMut, most: usize) -> io::Result<Option<PeerAnswer>> {
     let Some((kind, text, start)) = split::line(input, 0) else {
         let is_long = input.len() > LINE_BYTES;
@@ -384,7 +388,7 @@ mod tests {
 
     use super::*;
 
-    /// Connections that come to be when the test says so.
+    /// Connections that are established when the test says so.
     #[derive(Debug)]
     struct LateNet(Mutex<Option<oneshot::Receiver<DuplexStream>>>);
 

@@ -1,10 +1,9 @@
-//! The server as a node of a cluster: what is not here is forwarded to who has it, or clients are
-//! told where that is.
+//! The server as a node of a cluster: it forwards or redirects commands for keys that it lacks.
 //!
-//! A command runs here first. Only when a key turns out not to be here does it come to
-//! [`elsewhere`], so that reads of what is here cost nothing more. Nodes reach each other at their
-//! peer ports, in RESP with commands of their own ([`frame`]). Live tables are written and read by
-//! way of their replicas ([`live`]), whose messages have connections of their own ([`post`]).
+//! A command runs on this node first. Only if a key turns out to be elsewhere, [`elsewhere`]
+//! handles it, so that local reads cost nothing more. Nodes reach each other at their peer ports,
+//! by RESP with commands of their own ([`frame`]). Live tables are written and read through their
+//! replicas ([`live`]), whose messages have connections of their own ([`post`]).
 
 mod ask;
 mod assembly;
@@ -20,10 +19,10 @@ mod live;
 mod node;
 mod notify;
 mod page;
+mod peer_senders;
 mod peers;
 mod pins;
 mod place;
-mod post;
 mod range;
 mod reach;
 mod serve;

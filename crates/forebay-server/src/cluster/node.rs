@@ -1,4 +1,4 @@
-//! What a server knows of its cluster, for all its connections.
+//! The state of the cluster that all connections of a node's server share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,32 +18,32 @@ use crate::users::User;
 
 /// Connections of a worker to one other node.
 const LINKS: usize = 4;
-/// How long a map is waited for that differs from one that proved wrong.
+/// How long a command waits for a new map after the current one proved wrong.
 const MAP_PATIENCE: Duration = Duration::from_millis(500);
 const MAP_LOOK: Duration = Duration::from_millis(10);
 
-/// Which node a connection is of.
+/// The identity of the node that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerIdentity {
-    /// By the certificate that it showed.
+    /// The certificate that the node showed.
     Certificate(Pin),
-    /// By what it says of itself, in the clear, with the revision of its map.
+    /// The node's own claim on an unencrypted connection, with the revision of its map.
     Said { node: NodeId, revision: u64 },
 }
 
-/// See the module's text.
+/// The cluster as this node's server sees it.
 #[derive(Debug)]
 pub struct Cluster {
     member: Arc<dyn Member>,
     pub config: ClusterConfig,
     pub counts: ClusterCounts,
     pub changes: ClassChanges,
-    /// Of each worker.
+    /// One for each worker.
     links: Vec<Links>,
 }
 
 impl Cluster {
-    /// For a server of so many workers, whose replies have at most so many bytes.
+    /// Creates the state for this number of workers, with replies of at most this many bytes.
     pub fn new(
         config: ClusterConfig,
         net: &Arc<dyn Net>,
@@ -56,7 +56,7 @@ impl Cluster {
             clock: Arc::clone(clock),
             answered: Arc::clone(config.reach.answered()),
             tls: config.peer_tls.as_ref().map(|tls| Arc::clone(&tls.client)),
-            // Replies are sent on the way once they are beyond the mark.
+            // A pipeline sends replies once they pass the mark.
             answer_bytes: reply_bytes.saturating_add(2 * HIGH_WATER),
         };
         Self {
@@ -74,8 +74,8 @@ impl Cluster {
         self.member.map()
     }
 
-    /// The map as clients are told of it who are bound to a table that has a layout of slots of its
-    /// own; as all others are.
+    /// Returns the map as this user's clients see it. A user bound to a table with a slot layout of
+    /// its own sees that layout; all others see the shared one.
     pub fn map_for(&self, user: &User) -> Arc<ClusterMap> {
         let map = self.map();
         let own = user.only_table().and_then(|table| map.own(table));
@@ -86,8 +86,8 @@ impl Cluster {
         &*self.member
     }
 
-    /// Whether a connection is of a node that was removed from the cluster, as far as this node
-    /// knows: it is ended, and nothing is answered on it.
+    /// Returns whether a connection belongs to a node that was removed from the cluster, as far as
+    /// this node knows. Such a connection is ended without answers.
     pub fn is_of_removed_node(&self, client: &Client) -> bool {
         match *client.node.lock() {
             None => false,
@@ -97,7 +97,7 @@ impl Cluster {
             }
             Some(PeerIdentity::Said { node, revision }) => {
                 let map = self.map();
-                // By a newer map it may have been added since.
+                // A newer map may have added the node since.
                 revision <= map.revision && map.node(node).is_none()
             }
         }
@@ -116,29 +116,31 @@ impl Cluster {
         &self.links[worker]
     }
 
-    /// Whether this node and those that it reaches are no majority of the cluster's nodes, as far
-    /// as is known. Looking asks them: it can be told a second after the first look.
+    /// Returns whether this node and the nodes that it reaches are no majority of the cluster, as
+    /// far as is known. The call starts probes of all nodes: a result is possible one second after
+    /// the first call.
     pub fn lacks_majority(&self, now: Duration) -> bool {
         let map = self.map();
         self.config.reach.lacks_majority(now, &others(&map))
     }
 
-    /// The same, where somebody has been looking lately.
+    /// Returns the result of [`Self::lacks_majority`] without probes, if recent calls have made
+    /// some.
     pub fn is_known_to_lack_majority(&self, now: Duration) -> bool {
         let map = self.map();
         let reach = &self.config.reach;
         reach.is_known_to_lack_majority(now, &others(&map))
     }
 
-    /// Whether a node has answered lately.
+    /// Returns whether a node has answered recently.
     pub fn reaches(&self, now: Duration, node: NodeId) -> bool {
         let map = self.map();
         let peer = map.node(node).map(|node| &node.peer);
         peer.is_some_and(|peer| self.config.reach.reaches(now, peer))
     }
 
-    /// Whether a node did not answer a command a moment ago, and has given no sign since. All are
-    /// asked for one then.
+    /// Returns whether a node failed to answer a command a moment ago and has given no sign since.
+    /// In that case all nodes are probed.
     pub fn is_silent(&self, now: Duration, node: NodeId) -> bool {
         let map = self.map();
         let peer = map.node(node).map(|node| &node.peer);
@@ -149,8 +151,8 @@ impl Cluster {
         is_silent
     }
 
-    /// Whether this node reaches no majority, as a command has found lately, or is looked for now
-    /// as replicas here ask the others who leads.
+    /// Returns whether this node reaches no majority. A recent command found so, or a probe runs
+    /// now because replicas of this node ask the others for the leader.
     pub fn is_cut_off(&self, now: Duration) -> bool {
         let replicas = self.member.replicas();
         let lacks_leader = replicas.is_some_and(|replicas| replicas.host().lacks_leader());
@@ -160,7 +162,7 @@ impl Cluster {
         }
     }
 
-    /// Waits a while for another map than this, which nodes do not agree about.
+    /// Waits a while for another map than the one that nodes disagree about.
     pub async fn newer_map(&self, clock: &dyn Clock, than: u64) {
         let until = clock.monotonic() + MAP_PATIENCE;
         while self.map().revision == than && clock.monotonic() < until {
@@ -168,7 +170,7 @@ impl Cluster {
         }
     }
 
-    /// Takes note that a node did not answer.
+    /// Records that a node did not answer.
     pub fn suspect(&self, now: Duration, node: NodeId) {
         self.counts.suspected();
         if let Some(node) = self.map().node(node) {

@@ -1,12 +1,13 @@
-//! Redirects that make clients ask for the classes again when these have changed.
+//! Redirects that make clients fetch the list of classes again after it changed.
 //!
-//! Any node that holds a key answers for it, and a class's port for all keys of live tables. So a
-//! client of an old list would never learn of another replica, or that another node heads the
-//! class. Some reads on a connection are answered with MOVED therefore: up to five for each change,
-//! as some clients take in one slot with each and ask for all with the fifth; with others in
-//! between, as clients take several redirects of one command for an error. Only who is known to
-//! follow redirects gets them: who came to a class's port, or asked for reads of replicas by
-//! READONLY.
+//! Any node that has a key answers for it, and a class's port answers for all keys of live tables.
+//! A client with an old list would therefore never learn of another replica or another primary of
+//! the class. So after each change some reads on a connection are answered with MOVED, up to five:
+//! some clients update one slot with each, and fetch the whole list after the fifth. Other commands
+//! run between them, because clients take several redirects of one command for an error.
+//!
+//! Only clients that are known to follow redirects get them. They have connected to a class's port,
+//! or asked for reads of replicas by READONLY.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use super::place::{moved_to, place_of};
 use crate::command::split;
 use crate::table_view::TableView;
 
-/// Redirects for one change.
-const NUDGES: u8 = 5;
-/// One command in so many.
+/// The most redirects for one change.
+const REDIRECTS: u8 = 5;
+/// One of this many commands is redirected.
 const ONE_IN: u16 = 8;
-/// Commands of a connection until the change is left to itself.
+/// Commands of a connection after which the change is dropped.
 const COMMANDS: u16 = 1024;
 
-/// The classes of the last map that was looked at, and what was new in it.
+/// The classes of the last map, and what has changed in it.
 #[derive(Debug, Default)]
 pub struct ClassChanges {
     state: Mutex<ClassState>,
@@ -35,9 +36,10 @@ pub struct ClassChanges {
 
 #[derive(Debug, Default)]
 struct ClassState {
-    /// As all see them, and as those who are bound to a table that has a layout of its own.
+    /// The classes as all users see them (`None`), and as users bound to a table with a layout of
+    /// its own do.
     seen: BTreeMap<Option<TableName>, SeenClasses>,
-    /// How many changes there were.
+    /// The number of changes so far.
     number: u64,
 }
 
@@ -47,19 +49,19 @@ struct SeenClasses {
     changed: Arc<[(u16, u16)]>,
 }
 
-/// The redirects that a connection is to get.
+/// The pending redirects of a connection.
 #[derive(Debug)]
 pub struct ClassRedirects {
     /// First and last slots.
     changed: Arc<[(u16, u16)]>,
     left: u8,
-    /// Commands on keys of these slots.
+    /// The number of commands on keys of these slots.
     hits: u16,
     commands: u16,
 }
 
 impl ClassChanges {
-    /// Compares a map's classes with those before; answers whether some have changed.
+    /// Compares a map's classes with the previous ones. Returns whether some have changed.
     pub fn look(&self, map: &ClusterMap) -> bool {
         let mut state = self.state.lock();
         let own = map
@@ -77,19 +79,19 @@ impl ClassChanges {
         is_news
     }
 
-    /// How many changes there were.
+    /// Returns the number of changes so far.
     pub fn number(&self) -> u64 {
         self.state.lock().number
     }
 
-    /// The redirects for the last change, for who is bound to this table.
+    /// Returns the redirects for the last change, for users bound to this table.
     pub fn redirects(&self, table: Option<&TableName>) -> ClassRedirects {
         let state = self.state.lock();
         let own = table.and_then(|table| state.seen.get(&Some(table.clone())));
         let seen = own.or_else(|| state.seen.get(&None));
         ClassRedirects {
             changed: seen.map_or_else(Arc::default, |seen| Arc::clone(&seen.changed)),
-            left: NUDGES,
+            left: REDIRECTS,
             hits: 0,
             commands: 0,
         }
@@ -122,7 +124,7 @@ impl SeenClasses {
 }
 
 impl ClassRedirects {
-    /// Where a client is led to that comes with a command on this key, if it is its turn.
+    /// Returns the address to redirect a command on this key to, if it is due.
     pub fn take(
         &mut self,
         (map, live): (&ClusterMap, &LivePlaces),
@@ -130,7 +132,7 @@ impl ClassRedirects {
         wire: &[u8],
     ) -> Option<String> {
         let (table, key) = split(wire).ok()?;
-        // Of a live table any class's port answers for all keys.
+        // For a live table, any class's port answers for all keys.
         let (slot, holders) = match live.table(table) {
             Some(place) => (place.slot(key), None),
             None => {
@@ -173,7 +175,7 @@ mod tests {
     fn one_command_in_eight_is_redirected_five_times() {
         let mut redirects = ClassRedirects {
             changed: [(5, 7), (100, 100)].into(),
-            left: NUDGES,
+            left: REDIRECTS,
             hits: 0,
             commands: 0,
         };

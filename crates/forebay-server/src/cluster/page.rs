@@ -1,9 +1,9 @@
-//! Pages of keys: a walk through a table over nodes reads it segment by segment, so many keys at a
-//! time, from who has the segment.
+//! Pages of keys, by which a walk over nodes reads a table.
 //!
-//! A page is asked for by a command within a forwarded frame, `fb.page TABLE FROM UNTIL COUNT`, and
-//! is an array: where to go on (empty: the segment ends), then the keys. Places are hashes in
-//! decimal, or keys, both as the beginning of what is meant; `UNTIL` may be empty.
+//! A walk reads each segment from a node that has it, some keys at a time. It requests a page by a
+//! command within a forwarded frame, `fb.page TABLE FROM UNTIL COUNT`. The reply is an array: the
+//! place to continue from (empty at the segment's end), then the keys. Places are hashes in
+//! decimal, or keys. `FROM` is inclusive and `UNTIL` exclusive; `UNTIL` may be empty.
 
 use std::ops::Bound as Edge;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::command::{CommandError, first_hash, place_of_hash};
 use crate::resp::{Args, Parser, Reply, RequestLimits};
 
 pub const PAGE: &str = "fb.page";
-/// The most keys of a page.
+/// The most keys in a page.
 const MOST_KEYS: usize = 10_000;
 /// A page of this size ends early.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// A place in a table's order, from which on something is meant.
+/// A place in a table's order, where a range begins.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spot {
     Hash(u64),
     Key(Vec<u8>),
 }
 
-/// What is asked for of a table.
+/// A request for a page of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest {
     pub table: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct PageRequest {
     pub count: usize,
 }
 
-/// Keys, and where to go on.
+/// Keys, and the place to continue from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyPage {
     pub next: Option<Spot>,
@@ -54,7 +54,7 @@ impl Spot {
         }
     }
 
-    /// A text that says which kind it is.
+    /// Encodes the place as a text that says which kind it is.
     pub fn tagged(&self) -> Vec<u8> {
         let tag: &[u8] = match self {
             Spot::Hash(_) => b"h",
@@ -63,7 +63,7 @@ impl Spot {
         [tag, &self.text()].concat()
     }
 
-    /// What [`Spot::tagged`] gave.
+    /// Parses the output of [`Spot::tagged`].
     pub fn parse_tagged(text: &[u8]) -> Option<Self> {
         match text {
             [b'h', text @ ..] => Self::parse(text, Order::Hashed),
@@ -111,7 +111,7 @@ impl PageRequest {
         command(args.into_iter())
     }
 
-    /// The request that commands are, if they are one. `order` is that of the table.
+    /// Parses a request for a page, if the commands are one. `order` is the table's.
     pub fn parse(
         commands: &[u8],
         order: impl FnOnce(&[u8]) -> Option<Order>,
@@ -151,7 +151,7 @@ impl PageRequest {
         })
     }
 
-    /// Whether all of it is open in the version.
+    /// Returns whether all of it is open in the version.
     pub fn is_here(&self, version: &Version) -> bool {
         let mut at = self.from.bound();
         for open in version.partitions() {
@@ -169,7 +169,7 @@ impl PageRequest {
         false
     }
 
-    /// Reads it from what is open of the version.
+    /// Reads the page from the open parts of the version.
     pub fn read_here(&self, version: &Arc<Version>) -> Result<KeyPage, CommandError> {
         if self.is_here(version) {
             return self.read(Source::Batch(version));
@@ -181,13 +181,13 @@ impl PageRequest {
         )))
     }
 
-    /// Reads it, waiting for the device where it must. REQUIRES: all of it is here.
+    /// Reads the page, waiting for the device if necessary. REQUIRES: this node has all of it.
     pub fn read(&self, source: Source<'_>) -> Result<KeyPage, CommandError> {
         let mut scan = source.scan(self.range(), Direction::Forward);
         let (mut page, mut bytes, mut last) = (KeyPage::default(), 0, None);
         let most = self.count.min(MOST_KEYS);
         while scan.advance()? {
-            // Keys of one place are never parted: cursors cannot tell them apart.
+            // Keys of one place stay together: cursors cannot distinguish them.
             let place = place_of_hash(scan.hash());
             let is_parted = matches!(self.from, Spot::Key(_)) || last != Some(place);
             if (page.keys.len() >= most || bytes >= PAGE_BYTES) && is_parted {
@@ -224,7 +224,7 @@ impl KeyPage {
         self.keys.iter().for_each(|key| reply.bulk(key));
     }
 
-    /// What [`KeyPage::write`] wrote, of such a table; `None`: it is something else.
+    /// Parses the output of [`KeyPage::write`] for a table of this order. `None` for anything else.
     pub fn read(reply: &[u8], order: Order) -> Option<Self> {
         let items = super::split::items(reply)?;
         let mut texts = items

@@ -1,5 +1,4 @@
-//! How a node reaches others with messages, and brings files from them: [`Peers`] by connections to
-//! their peer ports.
+//! Sends messages to other nodes and fetches files from them, through their peer ports.
 
 use std::io;
 use std::ops::Range;
@@ -15,20 +14,21 @@ use tokio::sync::oneshot;
 
 use super::frame::{CONTROL, COPY, FETCH, FORMAT, GROUPS, PING, frame};
 use super::link::{Dialer, Links, PeerAnswer};
+use super::peer_senders::PeerSenders;
 use super::pins::PeerTls;
-use super::post::PeerSenders;
 use super::reach::{AnswerTimes, Reach, ReachProbe};
 
-/// Messages under way to one node, each with a connection of its own: an answer may take seconds.
+/// Messages in flight to one node, each with a connection of its own: an answer may take seconds.
 const MESSAGES: usize = 32;
-/// Parts of files on their way from one node.
+/// Parts of files in flight from one node.
 const FETCHES: usize = 8;
-/// How long a sign of a node is waited for.
+/// How long a probe waits for a node's answer.
 const SIGN_WITHIN: Duration = Duration::from_secs(1);
 /// The longest answer to a message.
 const ANSWER_BYTES: usize = 64 << 20;
 
-/// See the module's text. It has a thread of its own, so that whoever asks needs no runtime.
+/// A client of other nodes' peer ports. It has a thread of its own, so that callers need no
+/// runtime.
 #[derive(Debug)]
 pub struct PeerClient {
     messages: Arc<Links>,
@@ -70,7 +70,7 @@ impl PeerClient {
         })
     }
 
-    /// Which nodes answer.
+    /// Returns the reachability state of the nodes.
     pub fn reach(&self) -> Arc<Reach> {
         Arc::clone(&self.reach)
     }
@@ -93,7 +93,7 @@ impl PeerClient {
                     }
                     Err(error) => Err(io::Error::new(error.kind(), format!("{peer}: {error}"))),
                 };
-                // Who gave up is told nothing.
+                // A requester that gave up gets nothing.
                 let _ = sender.send(answer);
             });
         }
@@ -102,7 +102,7 @@ impl PeerClient {
     }
 }
 
-/// Asks nodes for a sign, over a connection to each that is given up where none comes.
+/// Probes nodes, each over a connection that is closed if no answer comes.
 #[derive(Debug)]
 struct PeerProbes {
     links: Arc<Links>,
@@ -114,7 +114,7 @@ impl ReachProbe for PeerProbes {
         let (links, peer) = (Arc::clone(&self.links), peer.clone());
         let frame = frame(&[PING.as_bytes(), FORMAT.as_bytes()]);
         self.runtime.spawn(async move {
-            // Whatever comes is noted by the connection.
+            // The connection records any answer.
             let _ = links.ask(&peer, frame, SIGN_WITHIN).await;
         });
     }
@@ -171,7 +171,7 @@ impl Peers for PeerClient {
 }
 
 impl Drop for PeerClient {
-    /// Without waiting for what is under way: it may be dropped where nothing may wait.
+    /// Does not wait for requests in flight: it may run where nothing may wait.
     fn drop(&mut self) {
         self.runtime
             .take()

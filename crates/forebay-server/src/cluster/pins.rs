@@ -1,7 +1,8 @@
-//! TLS between nodes. Each node makes a certificate for itself, and the catalog says which ones
-//! are nodes': a connection is let in when the other side shows one of them. Names, authorities and
-//! dates do not matter. Two certificates of a node may be pinned while it changes from one to the
-//! other.
+//! TLS between nodes, with pinned certificates.
+//!
+//! Each node creates a certificate for itself, and the catalog lists the nodes' certificates. A
+//! connection is accepted if the other side shows one of them. Names, authorities and dates do not
+//! matter. Two certificates of a node may be pinned while it changes from one to the other.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,13 +19,13 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 /// The SHA-256 of a certificate.
 pub type Pin = [u8; 32];
 
-/// The certificates of nodes, which may change while connections are made.
+/// The certificates of nodes. They may change while connections are made.
 #[derive(Default)]
 pub struct PinnedPeers {
     pins: ArcSwap<BTreeSet<Pin>>,
 }
 
-/// The pin of a certificate, as it is written to the catalog in hex.
+/// Returns the pin of a certificate, which the catalog stores in hex.
 pub fn pin_of(certificate: &CertificateDer<'_>) -> Pin {
     let mut pin = Pin::default();
     pin.copy_from_slice(digest(&SHA256, certificate).as_ref());
@@ -38,8 +39,8 @@ impl PinnedPeers {
         Arc::new(pinned)
     }
 
-    /// From now on these are let in, and no others. A server ends connections of others within a
-    /// tenth of a second.
+    /// Replaces the accepted certificates. A server ends connections with others within a tenth of
+    /// a second.
     pub fn set(&self, pins: impl IntoIterator<Item = Pin>) {
         self.pins.store(Arc::new(pins.into_iter().collect()));
     }
@@ -62,17 +63,18 @@ impl fmt::Debug for PinnedPeers {
     }
 }
 
-/// TLS between nodes, in which both sides show certificates.
+/// The configuration of TLS between nodes, in which both sides show certificates.
 #[derive(Debug, Clone)]
 pub struct PeerTls {
     pub server: Arc<rustls::ServerConfig>,
     pub client: Arc<rustls::ClientConfig>,
-    /// The certificates that both of them let in.
+    /// The certificates that both of them accept.
     pub peers: Arc<PinnedPeers>,
 }
 
 impl PeerTls {
-    /// TLS 1.3 with this node's certificate, to nodes that show a pinned one.
+    /// Creates a TLS 1.3 configuration with this node's certificate, for connections to nodes with
+    /// a pinned one.
     pub fn pinned(
         certificate: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
@@ -89,7 +91,8 @@ impl PeerTls {
             .with_protocol_versions(versions)?
             .with_client_cert_verifier(Arc::clone(&verifier) as Arc<dyn ClientCertVerifier>)
             .with_single_cert(vec![certificate.clone()], key.clone_key())?;
-        // A session that is resumed shows no certificate: it would let in who was pinned once.
+        // A resumed session shows no certificate: it would accept a node that was pinned only
+        // earlier.
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         let client = rustls::ClientConfig::builder_with_provider(provider)
@@ -112,7 +115,7 @@ struct PinVerifier {
 }
 
 impl PinVerifier {
-    /// That the other side has the certificate's key.
+    /// Verifies that the other side has the certificate's key.
     fn signature(
         &self,
         message: &[u8],

@@ -1,4 +1,4 @@
-//! Where a key is: here, or at which nodes.
+//! The place of a key: on this node, or the nodes that have it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::table_view::TableView;
 pub const JUST_STARTED: &str =
     "LOADING the node has just started, and has not heard of its cluster yet";
 
-/// How keys of a table are found.
+/// How keys of a table are located.
 #[derive(Debug)]
 pub struct TablePlaces<'m> {
     pub table: &'m MapTable,
@@ -22,15 +22,15 @@ pub struct TablePlaces<'m> {
     hasher: KeyHasher,
 }
 
-/// Where a key is.
+/// The place of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyPlace<'m> {
-    /// In hashed tables.
+    /// Only in hashed tables.
     pub slot: Option<u16>,
-    /// Who has it, the primary first.
+    /// The nodes that have it, the primary first.
     pub holders: &'m [NodeId],
     pub is_here: bool,
-    /// The table's slots are held by others than those of other hashed tables.
+    /// Whether other nodes have the table's slots than those of other hashed tables.
     pub has_own_slots: bool,
 }
 
@@ -75,13 +75,13 @@ impl<'m> TablePlaces<'m> {
     }
 }
 
-/// The error that leads a client to where a slot is, as Redis writes it: without brackets around an
-/// address of IPv6.
+/// Returns the error that redirects a client to a slot's address, in Redis's form: without brackets
+/// around an IPv6 address.
 pub fn moved_to(slot: u16, address: &HostPort) -> String {
     format!("MOVED {slot} {}:{}", address.host, address.port)
 }
 
-/// Where a wire key is.
+/// Returns the place of a wire key.
 pub fn place_of<'m>(
     map: &'m ClusterMap,
     tables: &'m TableView,

@@ -1,4 +1,4 @@
-//! KV.RANGE over the nodes that have parts of the range, in its order.
+//! Answers KV.RANGE from the nodes that have parts of the range, in its order.
 
 use forebay_cluster::{LivePlace, NodeId};
 use forebay_engine::Bounds;
@@ -19,11 +19,11 @@ use crate::port::Port;
 use crate::resp::{Args, OwnedArgs, Reply};
 use crate::users::Verb;
 
-/// What was found of a range so far.
+/// The records of a range that were found so far.
 #[derive(Debug, Default)]
 struct FoundRange {
     records: usize,
-    /// Replies, one behind the other.
+    /// Concatenated replies.
     items: Vec<u8>,
     next: Option<Vec<u8>>,
 }
@@ -34,7 +34,7 @@ pub async fn answer(
     args: &Args<'_>,
 ) -> Result<(Reply, Outcome), Unanswered> {
     let request = RangeRequest::parse(args)?;
-    // Whether there is such a table is for those who may read it.
+    // Only a user that may read the table learns whether it exists.
     if !requester.work.user.may(Verb::Read, request.table) {
         let stop = no_permission(&requester.work.user, request.table, "read");
         return Err(Unanswered::from(stop));
@@ -43,7 +43,7 @@ pub async fn answer(
     if let Some(place) = live.table(request.table) {
         return of_live(requester, &request, place).await;
     }
-    // A table that the cluster does not have is not waited for.
+    // A command does not wait for a table that the cluster does not have.
     TablePlaces::of(&requester.map, &requester.tables, request.table)?;
     let source = find_source(&requester.tables, &requester.work.user, request.table)?;
     let table = requester.map.table(source.table());
@@ -51,7 +51,7 @@ pub async fn answer(
         let replies = requester.run_here(place, args.to_owned()).await;
         return Ok(requester.pass(replies.one()));
     };
-    // Ranges are asked for at any port: each lies at one node after the other, whoever is asked.
+    // Any port answers for ranges: the nodes are asked in turn, whatever port the client uses.
     let mut segments = Coverage::of(&requester.map, Port::Gateway).segments(table);
     if request.is_reverse() {
         segments.reverse();
@@ -88,7 +88,7 @@ pub async fn answer(
     Ok(found.reply(requester, request.parts()))
 }
 
-/// The same of a live table: of each partition by leave of who leads it.
+/// Answers KV.RANGE of a live table. Each partition is read with a permit of its leader.
 async fn of_live(
     requester: &Requester<'_>,
     request: &RangeRequest<'_>,
@@ -131,7 +131,7 @@ async fn of_live(
     Ok(found.reply(requester, request.parts()))
 }
 
-/// Adds what a piece has.
+/// Adds the records of a piece.
 async fn ask(
     requester: &Requester<'_>,
     (place, request): (usize, &RangeRequest<'_>),
@@ -192,7 +192,7 @@ impl FoundRange {
 }
 
 impl Requester<'_> {
-    /// The version that a table is read by, as in a frame.
+    /// Returns the version by which a table is read, as in a frame.
     pub fn version_of(&self, table: &[u8]) -> String {
         let read = self.read_of(table);
         read.map_or(String::new(), |(table, version)| {
@@ -200,7 +200,7 @@ impl Requester<'_> {
         })
     }
 
-    /// Runs a command at these nodes, or here.
+    /// Runs a command on the first of these nodes that answers, or on this node.
     pub async fn run_at(
         &self,
         holders: Option<&[NodeId]>,

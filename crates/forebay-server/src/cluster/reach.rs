@@ -1,5 +1,7 @@
-//! Which nodes this one reaches. While a command finds nobody who leads, all others are asked:
-//! where no majority answers, clients are sent to other nodes at once.
+//! Tracks which nodes this one reaches.
+//!
+//! While a command finds no leader, this node probes all others. If no majority answers, clients
+//! are redirected to other nodes at once.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,45 +12,45 @@ use std::time::Duration;
 use forebay_cluster::HostPort;
 use parking_lot::Mutex;
 
-/// So long nodes have to answer.
+/// The time that nodes have to answer a probe.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 const ASKS_EACH: Duration = Duration::from_millis(300);
-/// So long a node that did not answer a command is taken to be silent, unless it gives a sign.
+/// How long a node counts as silent after it failed to answer a command, unless it gives a sign.
 const SILENT_FOR: Duration = Duration::from_secs(5);
-/// Where nobody has looked for so long, the questions begin anew.
+/// After this long without a lookup, the probes start from scratch.
 const LOOKS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Where no majority answered so long ago, it is taken to be so again until some node answers.
+/// If a lack of a majority was found within this time, it is assumed again until some node answers.
 const LACKED_FOR: Duration = Duration::from_secs(30);
 
-/// Whoever asks a node for a sign, without waiting for it. An answer of any kind is one, and is
-/// noted at [`Reach::of`].
+/// Sends a probe to a node without waiting for the answer. Any answer is a sign of life; the
+/// connection records it in [`Reach::of`].
 pub trait ReachProbe: Debug + Send + Sync {
     fn ask(&self, peer: &HostPort);
 }
 
-/// See the module's text. By default it asks nobody, and takes nobody for cut off.
+/// The reachability of nodes. The default probes no node and never reports a lack of a majority.
 #[derive(Debug, Default)]
 pub struct Reach {
     requester: Option<Box<dyn ReachProbe>>,
     answered: Arc<AnswerTimes>,
     looks: Mutex<Option<ProbePeriod>>,
-    /// When it was found last that no majority answers.
+    /// When the lack of a majority was last found.
     lacked_at: Mutex<Option<Duration>>,
 }
 
-/// When nodes answered last.
+/// The answer times of nodes.
 #[derive(Debug, Default)]
 pub struct AnswerTimes(Mutex<BTreeMap<HostPort, Arc<AnswerTime>>>);
 
-/// When a node answered last, and when it was found last not to, by the monotonic clock; 0: never.
+/// When a node last answered, and when it last failed to, on the monotonic clock; 0: never.
 #[derive(Debug, Default)]
 pub struct AnswerTime {
     answered_ms: AtomicU64,
     silent_ms: AtomicU64,
 }
 
-/// A time in which somebody looks again and again.
+/// A period of repeated lookups.
 #[derive(Debug)]
 struct ProbePeriod {
     since: Duration,
@@ -69,7 +71,8 @@ impl AnswerTime {
         time(&self.answered_ms)
     }
 
-    /// Whether it did not answer a command a moment ago, and has given no sign since.
+    /// Returns whether the node failed to answer a command a moment ago and has given no sign
+    /// since.
     fn is_silent(&self, now: Duration) -> bool {
         let since = time(&self.silent_ms);
         since > self.get() && since.is_some_and(|at| now.saturating_sub(at) < SILENT_FOR)
@@ -112,23 +115,24 @@ impl Reach {
         &self.answered
     }
 
-    /// Whether this node and those of the others that answer are no majority. Looking asks them, so
-    /// that it can be told from the second after the first look on.
+    /// Returns whether this node and the others that answer are no majority. The call probes the
+    /// others: a result is possible one second after the first call.
     pub fn lacks_majority(&self, now: Duration, others: &[&HostPort]) -> bool {
         self.look(now, others, true)
     }
 
-    /// The same where somebody is looking already, else `false`.
+    /// Returns the result of [`Self::lacks_majority`] if lookups are in progress, else `false`.
     pub fn is_known_to_lack_majority(&self, now: Duration, others: &[&HostPort]) -> bool {
         self.look(now, others, false)
     }
 
-    /// Whether a node has answered within the last second. All are asked while somebody looks.
+    /// Returns whether a node has answered within the last second. All are probed while lookups are
+    /// in progress.
     pub fn reaches(&self, now: Duration, peer: &HostPort) -> bool {
         self.answered.of(peer).get() >= Some(now.saturating_sub(ANSWERS_WITHIN))
     }
 
-    /// Whether a node did not answer a command lately, and has given no sign since.
+    /// Returns whether a node failed to answer a command recently and has given no sign since.
     pub fn is_silent(&self, now: Duration, peer: &HostPort) -> bool {
         self.answered.of(peer).is_silent(now)
     }
@@ -159,7 +163,7 @@ impl Reach {
         let lacks = 2 * reached <= others.len() + 1;
         let mut lacked_at = self.lacked_at.lock();
         if now.saturating_sub(looks.since) < ANSWERS_WITHIN {
-            // So it is again if it was a while ago, unless somebody answers.
+            // An earlier finding is assumed again, unless some node answers.
             let lacked = lacked_at.is_some_and(|at| now.saturating_sub(at) < LACKED_FOR);
             return lacks && lacked;
         }
@@ -194,8 +198,8 @@ mod tests {
         (Reach::new(Box::new(asked.clone()), Arc::default()), asked)
     }
 
-    /// Whether a majority is lacking a second after the first look, where so many of the others
-    /// answer.
+    /// Returns whether a majority is lacking one second after the first lookup, with this many of
+    /// the others answering.
     fn lacks(answering: usize, of: u16) -> bool {
         let (reach, _) = reach();
         let all = others(of);
@@ -253,7 +257,7 @@ mod tests {
         reach.answered().of(all[1]).note(ms(6100));
         assert!(!reach.is_known_to_lack_majority(ms(6100), &all));
         assert!(reach.is_known_to_lack_majority(ms(7200), &all));
-        // Nobody has looked for a while: it begins anew, with what was found before.
+        // No lookup for a while: it starts from scratch, with the earlier finding.
         assert!(!reach.is_known_to_lack_majority(ms(9200), &all));
         assert!(reach.lacks_majority(ms(9300), &all));
         reach.answered().of(all[1]).note(ms(9310));

@@ -1,4 +1,4 @@
-//! The peer port: what other nodes ask of this one. Its commands exist on no other port.
+//! Serves the peer port, whose commands exist on no other port.
 
 use std::io;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use crate::users::{User, Verb};
 use crate::work::Task;
 
 const READ_BYTES: usize = 64 << 10;
-/// Of a frame beside the commands or the message in it.
+/// The most bytes of a frame beside its commands or its message.
 const HEADER_BYTES: usize = 64 << 10;
 const MOST_ARGUMENTS: usize = 16;
-/// The largest frame of replicas' messages: 8 MiB of them, or one that is larger, with an entry of
-/// 32 MiB behind others.
+/// The largest frame of replicas' messages: 8 MiB of them, or a larger one with an entry of 32 MiB
+/// after others.
 const MOST_GROUPS_BYTES: usize = 64 << 20;
 
-/// A connection of another node.
+/// A connection from another node.
 pub struct PeerConnection<S> {
     pub stream: S,
     pub shared: Arc<Shared>,
@@ -45,7 +45,7 @@ pub struct PeerConnection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
-    /// Serves until the other node or the server ends it.
+    /// Serves until the other node or the server ends the connection.
     pub async fn serve(mut self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let Some(cluster) = &shared.cluster else {
@@ -60,7 +60,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
                 Ok(Some(len)) => {
                     let args = parser.args(&input[..len]);
                     answer(cluster, &shared, &mut pipeline, &args, &mut out).await;
-                    // What is left begins a command.
+                    // The rest begins a command.
                     let _ = input.split_to(len);
                     if out.len() >= HIGH_WATER {
                         self.send(&mut out).await?;
@@ -146,7 +146,7 @@ async fn answer(
     }
 }
 
-/// Has the pipeline run commands of another node.
+/// Runs commands of another node through the pipeline.
 async fn forwarded(
     cluster: &Cluster,
     shared: &Arc<Shared>,
@@ -179,11 +179,11 @@ async fn forwarded(
     };
     pipeline.begin(commands, user, header.resp3, pinned);
     pipeline.session.watches = watches;
-    // When it would send, what is not answered is asked for again.
+    // If it would flush, the other node asks again for the rest.
     while let Next::Wait(wait) = pipeline.advance() {
         pipeline.resume(wait.end().await);
     }
-    // The connection may be idle for long, and no table can be removed that somebody has.
+    // The connection may be idle for long, and a table in use cannot be removed.
     pipeline.pinned = None;
     match pipeline.reply.is_empty() {
         true => Err(wrong("no whole command came".to_owned())),
@@ -191,7 +191,8 @@ async fn forwarded(
     }
 }
 
-/// What is asked of a partition of a live table as a whole, if that is what came.
+/// Parses a request about a partition of a live table as a whole. `None` if the commands are
+/// others.
 fn asked_of_part(commands: &[u8]) -> Option<Result<Task, CommandError>> {
     let limits = RequestLimits {
         bulk_bytes: commands.len(),
@@ -256,7 +257,7 @@ fn check_cluster(cluster: &Cluster, header: &ForwardHeader<'_>) -> Result<(), St
     }
 }
 
-/// Refuses a node that was removed. Without certificates it is what it says that it is.
+/// Refuses a removed node. Without certificates, a node is taken to be what it claims.
 fn check_node(
     cluster: &Cluster,
     client: &Client,
@@ -274,7 +275,7 @@ fn check_node(
     }
 }
 
-/// The user by that name here, who may have other rights here.
+/// Returns this node's user of that name, whose rights may differ on this node.
 fn user_of(shared: &Shared, name: &str) -> Result<Arc<User>, String> {
     let secrets = shared.secrets.load();
     let Some(users) = &secrets.users else {
@@ -289,7 +290,7 @@ fn user_of(shared: &Shared, name: &str) -> Result<Arc<User>, String> {
     users.named(name).ok_or_else(unknown)
 }
 
-/// The tables as the asker sees them: the versions that it names. `None`: those that serve.
+/// Returns the tables with the versions that the requester names. `None` for the serving versions.
 fn pinned(shared: &Shared, versions: &str) -> Result<Option<TableView>, String> {
     if versions.is_empty() {
         return Ok(None);
@@ -330,7 +331,7 @@ fn replicas_of(cluster: &Cluster) -> Result<Arc<LocalReplicas>, String> {
     replicas.ok_or_else(|| wrong("this node runs no replicas".to_owned()))
 }
 
-/// Hands messages to the replicas here. It does not wait for what they do.
+/// Passes messages to this node's replicas without waiting for their effects.
 fn groups(cluster: &Cluster, args: &Args<'_>) -> Result<Bytes, String> {
     check_format(args, 3).map_err(wrong)?;
     let received = replicas_of(cluster)?.receive(Bytes::copy_from_slice(args.get(2)));

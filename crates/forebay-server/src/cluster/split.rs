@@ -1,11 +1,11 @@
-//! Replies of other nodes, taken apart.
+//! Parses replies of other nodes.
 
 use std::ops::Range;
 
-/// The most replies within replies that are looked through: more than any command's.
+/// The most nested replies that are parsed: more than any command's.
 const MOST_ITEMS: u64 = 1 << 32;
 
-/// The length of the reply that `bytes` begin with; `None` where it is not whole, or is none.
+/// Returns the length of the first reply in `bytes`. `None` if it is incomplete or malformed.
 pub fn reply_len(bytes: &[u8]) -> Option<usize> {
     let (mut at, mut missing) = (0, 1u64);
     while missing > 0 {
@@ -33,7 +33,7 @@ pub fn reply_len(bytes: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// All replies, one behind the other; `None` where anything else is among them.
+/// Returns the ranges of all concatenated replies. `None` if anything else is among them.
 pub fn replies(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     let (mut all, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
@@ -44,7 +44,7 @@ pub fn replies(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     Some(all)
 }
 
-/// The items of a reply that is an array; `None` where it is something else.
+/// Returns the ranges of an array's items. `None` for other replies.
 pub fn items(reply: &[u8]) -> Option<Vec<Range<usize>>> {
     let (kind, count, start) = line(reply, 0)?;
     let count = length(count)?.filter(|_| kind == b'*')?;
@@ -53,34 +53,34 @@ pub fn items(reply: &[u8]) -> Option<Vec<Range<usize>>> {
     (found.len() == count).then(|| found.into_iter().map(moved).collect())
 }
 
-/// A reply that is a number.
+/// Returns the value of an integer reply.
 pub fn integer(reply: &[u8]) -> Option<i64> {
     let (kind, text, _) = line(reply, 0)?;
     let text = std::str::from_utf8(text).ok().filter(|_| kind == b':')?;
     text.parse().ok()
 }
 
-/// What a bulk string holds; `None` where the reply is something else, a null too.
+/// Returns the content of a bulk string. `None` for a null and for other replies.
 pub fn bulk(reply: &[u8]) -> Option<&[u8]> {
     let (kind, text, start) = line(reply, 0)?;
     let len = length(text)?.filter(|_| kind == b'$')?;
     reply.get(start..start.checked_add(len)?)
 }
 
-/// The text of an error.
+/// Returns the text of an error reply.
 pub fn error(reply: &[u8]) -> Option<String> {
     let (kind, text, _) = line(reply, 0)?;
     (kind == b'-').then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-/// Whether it is an error that begins with this word.
+/// Returns whether the reply is an error whose code is this word.
 pub fn is_error(reply: &[u8], word: &str) -> bool {
     let after = reply.strip_prefix(b"-");
     let after = after.and_then(|rest| rest.strip_prefix(word.as_bytes()));
     after.is_some_and(|rest| rest.starts_with(b" "))
 }
 
-/// What kind of line begins there, what it says, and where the next one begins.
+/// Returns the kind and the text of the line at `at`, and where the next line begins.
 pub fn line(bytes: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
     let rest = bytes.get(at..)?;
     let kind = *rest.first()?;
@@ -89,7 +89,7 @@ pub fn line(bytes: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
     (rest.get(len + 1) == Some(&b'\n')).then(|| (kind, &rest[1..len], at + len + 2))
 }
 
-/// A length, or the null's -1.
+/// Parses a length, or the null's -1.
 fn length(text: &[u8]) -> Option<Option<usize>> {
     let text = std::str::from_utf8(text).ok()?;
     match text {

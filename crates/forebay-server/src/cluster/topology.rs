@@ -1,14 +1,14 @@
-//! The cluster as clients of Redis Cluster are told of it.
+//! The cluster as clients of Redis Cluster see it.
 //!
-//! A shard is one or several classes with one address of a primary. Each class has a port of its
-//! own on its acting primary, so that an address is a primary's or a replica's and never both:
-//! clients take an address for a node with one role. Replicas are at their nodes' ordinary ports,
-//! the primary's own among them, so that reads of replicas spread over all copies. Where a node's
-//! ordinary port is a primary's address, as it is without class ports, it is no replica's.
+//! A shard is one or several classes whose primary has one address. Each class has a port of its
+//! own on its acting primary. So an address is a primary's or a replica's and never both, because
+//! clients assume one role per address. Replicas are at their nodes' ordinary ports. The primary's
+//! own ordinary port is one of them, so that reads of replicas use all copies. If a node's ordinary
+//! port is a primary's address, as without class ports, it is no replica's.
 //!
-//! Clients that are bound to a table which has a layout of its own see that one, of more ranges
-//! than there are class ports. They come to primaries at the ordinary ports, and to replicas at the
-//! ports of the nodes' first classes.
+//! Clients bound to a table with a layout of its own see that layout, which has more ranges than
+//! there are class ports. They reach primaries at the ordinary ports, and replicas at the ports of
+//! the nodes' first classes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use ring::digest::{SHA256, digest};
 
 use crate::port::Port;
 
-/// See the module's text.
+/// A shard, as in CLUSTER SHARDS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
     /// 40 hex digits.
@@ -39,7 +39,7 @@ pub struct Advertised {
     pub is_available: bool,
 }
 
-/// A range of slots, and who answers for it.
+/// A range of slots with the nodes that answer for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotRow {
     pub first: u16,
@@ -48,8 +48,8 @@ pub struct SlotRow {
     pub nodes: Vec<Advertised>,
 }
 
-/// All shards, by their slots. Where the classes of a primary have different replicas, a shard has
-/// those that have all of them.
+/// Returns all shards, by their slots. If the classes of a primary have different replicas, the
+/// shard has those that are in all of them.
 pub fn shards(map: &ClusterMap) -> Vec<Shard> {
     let mut shards: Vec<Shard> = Vec::new();
     for row in slot_rows(map) {
@@ -80,7 +80,7 @@ fn without_repeats(nodes: Vec<Advertised>) -> Vec<Advertised> {
     all
 }
 
-/// All ranges of slots that somebody answers for, each with its own replicas.
+/// Returns all ranges of slots that have a node, each with its own replicas.
 pub fn slot_rows(map: &ClusterMap) -> Vec<SlotRow> {
     let led = || {
         map.classes()
@@ -105,8 +105,8 @@ pub fn slot_rows(map: &ClusterMap) -> Vec<SlotRow> {
     rows
 }
 
-/// Has all rows of a primary tell of as many replicas, some of them twice: there are clients that
-/// take turns over all slots of a primary together. Where one row has none, none has.
+/// Gives all rows of a primary the same number of replicas, some of them twice: some clients rotate
+/// over all slots of a primary together. If one row has no replica, none gets any.
 fn make_alike(rows: &mut [SlotRow]) {
     let mut lengths: BTreeMap<HostPort, (usize, usize)> = BTreeMap::new();
     for row in rows.iter() {
@@ -129,7 +129,7 @@ fn make_alike(rows: &mut [SlotRow]) {
     }
 }
 
-/// Who answers for a class of the shard that is named after the class which begins there.
+/// Returns the nodes of a class. Its shard is named after the class that begins at this slot.
 fn advertised(
     map: &ClusterMap,
     class: &Class,
@@ -156,7 +156,7 @@ fn advertised(
     nodes
 }
 
-/// Where a node answers as a replica. `None`: nowhere.
+/// Returns the address at which a node answers as a replica. `None` if it has none.
 fn replica_at(map: &ClusterMap, node: &MapNode) -> Option<HostPort> {
     match map.is_own {
         true => node.class_ports.first().map(|port| node.listen.at(*port)),
@@ -164,10 +164,10 @@ fn replica_at(map: &ClusterMap, node: &MapNode) -> Option<HostPort> {
     }
 }
 
-/// Where clients are led to that are to ask a node for keys of a slot: an address that they take
-/// for a primary's, that of the slot's class if the node heads it. `None`: they know it as a
-/// replica alone. Some clients take an address that they are led to for the slot's primary from
-/// then on, and walk through it as through all primaries.
+/// Returns the address to redirect clients to for a slot on a node. Clients must know the address
+/// as a primary's: it is that of the slot's class if the node heads it. `None` if they know the
+/// node only as a replica. After a redirect some clients take the address for the slot's primary
+/// and walk through it like all primaries.
 pub fn primary_at(map: &ClusterMap, node: &MapNode, slot: u16) -> Option<HostPort> {
     let is_headed = |class: &&Class| class.nodes.first() == Some(&node.id);
     let of_slot = map.class_of(slot).filter(is_headed);
@@ -184,8 +184,7 @@ pub fn primary_at(map: &ClusterMap, node: &MapNode, slot: u16) -> Option<HostPor
     (!address.host.is_empty()).then(|| address.clone())
 }
 
-/// Where a client that came to this port of this node takes itself to be. `None`: such a port is
-/// not advertised.
+/// Returns the entry of this node for a client of this port. `None` if the port is not advertised.
 pub fn myself<'s>(map: &ClusterMap, shards: &'s [Shard], port: Port) -> Option<&'s Advertised> {
     let listen = &map.node(map.me)?.listen;
     let address = match port {
@@ -196,7 +195,7 @@ pub fn myself<'s>(map: &ClusterMap, shards: &'s [Shard], port: Port) -> Option<&
     nodes.find(|node| node.address == address)
 }
 
-/// The id of a port that is not advertised.
+/// Returns the id of a port that is not advertised.
 pub fn unlisted_id(map: &ClusterMap, port: Port) -> String {
     hex_id(map, &format!("{port:?} of node {}", map.me))
 }

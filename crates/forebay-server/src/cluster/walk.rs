@@ -1,8 +1,7 @@
-//! Commands about all tables, or about ranges of keys, over the nodes of a cluster: SCAN, KEYS,
-//! DBSIZE, RANDOMKEY. KV.RANGE is in [`super::range`].
+//! Answers walks over the nodes of a cluster: SCAN, KEYS, DBSIZE, RANDOMKEY.
 //!
-//! A cursor of SCAN is that of a server alone: a table and a place in its order, which mean the
-//! same whichever node has that place now.
+//! KV.RANGE is in [`super::range`]. A SCAN cursor is the same as a standalone server's: a table and
+//! a place in its order. Its meaning does not depend on the node that has the place now.
 
 use std::sync::Arc;
 
@@ -21,9 +20,9 @@ use crate::command::{
 use crate::execute::Outcome;
 use crate::resp::{Args, OwnedArgs, Reply};
 
-/// How many pages a SCAN asks for, those of parts without keys too.
+/// The most pages that a SCAN requests, including those of parts without keys.
 const MOST_PAGES: usize = 64;
-/// Keys of a page where all are wanted.
+/// The keys of a page if all are wanted.
 const PAGE_KEYS: usize = 5000;
 
 /// Answers a command that names no key.
@@ -46,7 +45,7 @@ pub async fn answer(
     }
 }
 
-/// A SCAN under way.
+/// A SCAN in progress.
 struct ScanState {
     keys: Vec<Vec<u8>>,
     seen: usize,
@@ -101,7 +100,7 @@ impl ScanState {
     }
 }
 
-/// Walks through a table from a place on; answers where the next SCAN goes on, `None` at the end.
+/// Walks through a table from a place. Returns where the next SCAN continues, `None` at the end.
 async fn scan_table(
     requester: &Requester<'_>,
     coverage: &Coverage,
@@ -154,7 +153,7 @@ async fn keys(requester: &Requester<'_>, args: &Args<'_>) -> Result<(Reply, Outc
     let mut tables = requester.walked(&live);
     tables.retain(|table| shown.may_match(table.name()));
     let coverage = Coverage::of(&requester.map, requester.work.client.port);
-    // Of live tables it is known on the way.
+    // For live tables the count becomes known during the walk.
     let known = tables.iter().map(|table| match table {
         WalkedTable::Batch(version) => rows(version, &coverage),
         WalkedTable::Live(..) => 0,
@@ -180,14 +179,14 @@ async fn keys(requester: &Requester<'_>, args: &Args<'_>) -> Result<(Reply, Outc
     Ok((reply, Outcome::Answered))
 }
 
-/// The rows of a batch table's partitions that begin in what is covered.
+/// Returns the rows of a batch table's partitions that begin in the covered ranges.
 fn rows(version: &Version, coverage: &Coverage) -> u64 {
     let partitions = version.manifest().partitions.iter();
     let covered = partitions.filter(|partition| coverage.covers(&partition.bounds.lower));
     covered.map(|partition| partition.totals.rows).sum()
 }
 
-/// The rows of all batch tables that are covered.
+/// Returns the rows of all covered batch tables.
 fn batch_rows(requester: &Requester<'_>, coverage: &Coverage) -> u64 {
     let tables = requester.batch_tables().into_iter();
     tables.map(|version| rows(version, coverage)).sum()
@@ -204,8 +203,8 @@ async fn dbsize(requester: &Requester<'_>) -> Result<(Reply, Outcome), Unanswere
     Ok((reply, Outcome::Answered))
 }
 
-/// A key by chance: a partition is drawn by its rows, and who has it draws from what it has. At a
-/// port that does not cover everything this node draws from batch tables.
+/// Returns a random key. A partition is drawn by its number of rows, and a node that has it draws
+/// the key. At a port that does not cover everything, this node draws from batch tables.
 async fn randomkey(
     requester: &Requester<'_>,
     place: usize,
@@ -227,7 +226,7 @@ async fn randomkey(
     Ok(requester.pass(replies.one()))
 }
 
-/// A key of a live table by chance; `None`: it is to be one of a batch table, or there is none.
+/// Returns a random key of a live table. `None` if a batch table is to be used, or there is no key.
 async fn live_key(
     requester: &Requester<'_>,
     in_batch: u64,
@@ -249,7 +248,7 @@ async fn live_key(
             None => true,
         });
     let first = first.unwrap_or(0);
-    // Where all keys of a partition were deleted it is the next one's turn.
+    // If all keys of a partition were deleted, the next partition is used.
     for part in parts[first..].iter().chain(&parts[..first]) {
         if part.rows == 0 {
             continue;
@@ -267,7 +266,7 @@ async fn live_key(
 }
 
 impl Requester<'_> {
-    /// Who has a partition drawn by chance; `None`: this node.
+    /// Draws a random partition and returns its nodes. `None` for this node.
     fn draw(&self) -> Option<Vec<forebay_cluster::NodeId>> {
         let versions: Vec<&Arc<Version>> = self.batch_tables();
         let rows: u64 = versions

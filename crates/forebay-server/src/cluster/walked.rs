@@ -1,5 +1,4 @@
-//! The tables that a walk over nodes comes to, batch and live ones alike: their segments, and pages
-//! of these.
+//! The tables that a walk over nodes covers, batch and live ones, with their segments and pages.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,14 +16,14 @@ use super::split;
 use crate::command::{CommandError, Scope};
 use crate::users::Verb;
 
-/// See the module's text.
+/// A table that a walk covers.
 #[derive(Debug, Clone, Copy)]
 pub enum WalkedTable<'a> {
     Batch(&'a Arc<Version>),
     Live(&'a TableName, &'a LivePlace),
 }
 
-/// A partition of a live table, and how many keys it has at most.
+/// A partition of a live table with an upper bound of its number of keys.
 #[derive(Debug, Clone)]
 pub struct LiveRows<'a> {
     pub table: &'a TableName,
@@ -66,7 +65,7 @@ impl Requester<'_> {
         }
     }
 
-    /// The tables of the cluster that the user may read.
+    /// Returns the tables of the cluster that the user may read.
     pub fn walked<'a>(&'a self, live: &'a LivePlaces) -> Vec<WalkedTable<'a>> {
         let batch = self.batch_tables().into_iter().map(WalkedTable::Batch);
         let may = |name: &TableName| self.work.user.may(Verb::Read, name.as_str().as_bytes());
@@ -85,7 +84,7 @@ impl Requester<'_> {
         batch.filter(known).collect()
     }
 
-    /// The parts of a table that are covered, in its order.
+    /// Returns the covered parts of a table, in its order.
     pub fn segments(&self, coverage: &Coverage, table: &WalkedTable<'_>) -> Vec<Segment<'_>> {
         match table {
             WalkedTable::Batch(version) => {
@@ -96,7 +95,7 @@ impl Requester<'_> {
         }
     }
 
-    /// A page of a segment, from here or from who has it.
+    /// Returns a page of a segment, from this node or from a node that has it.
     pub async fn page(
         &self,
         table: &WalkedTable<'_>,
@@ -132,8 +131,8 @@ impl Requester<'_> {
         })
     }
 
-    /// The partitions of live tables that begin in what is covered. Their leaders say how many keys
-    /// they have.
+    /// Returns the partitions of live tables that begin in the covered ranges. Their leaders report
+    /// the numbers of keys.
     pub async fn live_rows<'a>(
         &self,
         coverage: &Coverage,

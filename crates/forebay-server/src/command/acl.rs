@@ -1,4 +1,4 @@
-//! ACL: who the users are, and which commands a category has. Users change with the users file.
+//! ACL: lists the users and the commands of a category. Users change only with the users file.
 
 use super::call::SessionCall;
 use super::introspect::categories;
@@ -47,7 +47,7 @@ fn reply_texts(call: &mut SessionCall<'_>, texts: &[String]) {
         .for_each(|text| call.reply.bulk(text.as_bytes()));
 }
 
-/// Of all users, which only an administrator may know.
+/// Replies with a value for each user, which only an administrator may see.
 fn each_user<T>(
     call: &SessionCall<'_>,
     reported: impl Fn(&User) -> T,
@@ -59,7 +59,7 @@ fn each_user<T>(
     })
 }
 
-/// What a user may do, in the words of Redis; its commands and the patterns of its keys.
+/// Returns a user's rights in Redis's syntax: its commands, and its key patterns.
 fn rules(user: &User) -> (String, String) {
     let mut commands = "-@all +@connection".to_owned();
     for verb in user.verbs() {
@@ -78,7 +78,7 @@ fn rules(user: &User) -> (String, String) {
     (commands, patterns.join(" "))
 }
 
-/// A user's line in ACL LIST, without the password's hash.
+/// Formats a user's line of ACL LIST, without the password's hash.
 fn acl_line(user: &User, open: bool) -> String {
     let (commands, patterns) = rules(user);
     let open = if open { " nopass" } else { "" };

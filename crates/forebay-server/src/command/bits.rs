@@ -1,4 +1,4 @@
-//! SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP. Bit 0 is the highest of the first byte.
+//! SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP. Bit 0 is the highest bit of the first byte.
 
 use forebay_engine::live::MAX_VALUE_BYTES;
 
@@ -9,7 +9,7 @@ use super::txn::Edit;
 use super::value::text;
 use super::{Answer, CommandError, clamp, integer};
 
-/// The byte that a bit lies in, and the bit there.
+/// Returns the index of a bit's byte, and the bit in the byte.
 fn place(argument: &[u8]) -> Result<(usize, u8), CommandError> {
     let offset = integer(argument)
         .ok()
@@ -24,7 +24,7 @@ fn out_of_range() -> CommandError {
     CommandError::error("ERR bit offset is not an integer or out of range")
 }
 
-/// SETBIT key offset 0|1: the bit as it was.
+/// SETBIT key offset 0|1: replies with the old bit.
 pub fn setbit(edit: &mut Edit<'_, '_>) -> Answer {
     let (byte, mask) = place(edit.args.get(2))?;
     let bit = match integer(edit.args.get(3)) {
@@ -87,7 +87,7 @@ fn ones(bytes: &[u8]) -> usize {
     bytes.iter().map(|byte| byte.count_ones() as usize).sum()
 }
 
-/// Of the first `bits` bits.
+/// Counts the ones in the first `bits` bits.
 fn ones_before(bytes: &[u8], bits: usize) -> usize {
     let (whole, rest) = (bits / 8, bits % 8);
     let part = match rest {
@@ -97,8 +97,8 @@ fn ones_before(bytes: &[u8], bits: usize) -> usize {
     ones(&bytes[..whole]) + part
 }
 
-/// BITPOS key bit [start [end [BYTE | BIT]]]: the first bit that is `bit`. Behind a string are
-/// zeros, where no end is given.
+/// BITPOS key bit [start [end [BYTE | BIT]]]: the first bit that is `bit`. Without an end, the
+/// string counts as followed by zeros.
 pub fn bitpos(call: &mut Call<'_>) -> Answer {
     let args = call.args;
     let wanted = match integer(args.get(2))? {
@@ -124,7 +124,7 @@ pub fn bitpos(call: &mut Call<'_>) -> Answer {
     let text = text(source, value)?;
     let unit = if bits { 1 } else { 8 };
     let len = text.len() * 8 / unit;
-    // Other than in a span, both may lie before the beginning, and mean the first then.
+    // Unlike in a span, both may be before the beginning, and then mean the first.
     let from_start = |place: i64| match place {
         ..0 => place.saturating_add(len as i64).max(0),
         _ => place,
@@ -155,8 +155,8 @@ fn first_bit(bytes: &[u8], first: usize, last: usize, wanted: bool) -> Option<us
     None
 }
 
-/// BITOP AND | OR | XOR | NOT destination key ...: the length of what is stored. What a shorter
-/// string lacks is zeros.
+/// BITOP AND | OR | XOR | NOT destination key ...: the length of the stored value. Shorter strings
+/// are padded with zeros.
 pub fn bitop(edit: &mut Edit<'_, '_>) -> Answer {
     let args = edit.args;
     let join: fn(u8, u8) -> u8 = match () {
@@ -177,7 +177,7 @@ pub fn bitop(edit: &mut Edit<'_, '_>) -> Answer {
     if args.is(1, "not") {
         joined.iter_mut().for_each(|byte| *byte = join(*byte, 0));
     }
-    // One at a time, as there may be many large ones. What is missing counts as zeros.
+    // One at a time, because there may be many large ones. Missing keys count as zeros.
     for place in 4..args.len() {
         let next = value(place)?.map_or_else(Vec::new, |stored| stored.value);
         joined.resize(joined.len().max(next.len()), 0);

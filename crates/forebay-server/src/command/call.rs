@@ -1,4 +1,4 @@
-//! A command under way: its arguments, what it may see, where its reply goes.
+//! A command in progress: its arguments, the tables that it sees, and its reply.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::held::KeyGuard;
 use super::names::{KeyNames, ShownKeys};
 use super::txn::NEVER_MS;
 use super::{Answer, CommandError, shown};
-use crate::decided::{DecisionClock, reply_limit};
+use crate::decision_clock::{DecisionClock, reply_limit};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::users::{User, Verb};
 
-/// A command that reads. All it sees of batch tables is one set of versions, taken when it began.
+/// A read command. Of batch tables it sees one set of versions, fixed when it began.
 pub struct Call<'a> {
     pub args: Args<'a>,
     pub tables: &'a TableView,
@@ -32,13 +32,13 @@ pub struct Call<'a> {
     pub reply_start: usize,
     /// The first table that it read, for the metrics.
     pub first: Option<&'a TableName>,
-    /// What is held of its keys.
+    /// The held values of its keys.
     pub held: KeyGuard<'a>,
-    /// As of the view.
+    /// The time of a decided command, as of the view.
     pub decided: Option<&'a DecisionClock>,
 }
 
-/// What a walk sees.
+/// The tables and keys that a walk sees.
 #[derive(Clone, Copy)]
 pub struct Scope<'a> {
     pub tables: &'a TableView,
@@ -46,20 +46,20 @@ pub struct Scope<'a> {
     pub shared: &'a Shared,
 }
 
-/// How keys are read.
+/// The parameters of key reads.
 pub struct Reading<'a> {
     /// Whether it may wait for the device.
     pub may_wait: bool,
-    /// What is held of the keys.
+    /// The held values of the keys.
     pub held: KeyGuard<'a>,
     /// The most bytes of a reply.
     pub limit_bytes: usize,
-    /// Where the reply begins that all values are part of; none: each is a reply of its own.
+    /// Where the reply begins that all values are part of. `None` if each is a reply of its own.
     pub reply_start: Option<usize>,
-    /// No further value is added to replies of so many bytes.
+    /// No further value is added to replies of this size.
     pub full_bytes: usize,
-    /// The clock here, where a replica is read whose time may be behind it: what has expired by it
-    /// and is still there is not answered.
+    /// This node's clock, if a replica is read whose time may lag it. Keys that have expired by
+    /// this clock and still exist are not answered.
     pub clock_ms: Option<u64>,
 }
 
@@ -73,7 +73,8 @@ pub struct SessionCall<'a> {
 }
 
 impl SessionCall<'_> {
-    /// Whether it may see and do what concerns other clients: without users everybody may.
+    /// Returns whether the client may see and do what concerns other clients. Without users every
+    /// client may.
     pub fn administers(&self) -> bool {
         let of_user = |user: &Arc<User>| user.verbs().contains(&Verb::Admin);
         !self.shared.has_users() || self.session.user.as_ref().is_some_and(of_user)
@@ -92,7 +93,7 @@ impl SessionCall<'_> {
 }
 
 impl<'a> Call<'a> {
-    /// The table and the key within it that a wire key `table:key` means.
+    /// Returns the table and the key within it that a wire key `table:key` names.
     #[inline]
     pub fn locate(&mut self, wire: &'a [u8]) -> Result<(Source<'a>, &'a [u8]), CommandError> {
         let (table, key) = split(wire)?;
@@ -103,7 +104,7 @@ impl<'a> Call<'a> {
         Ok((source, key))
     }
 
-    /// The table that a wire key lies in and the value there.
+    /// Returns the table of a wire key and the value.
     #[inline]
     pub fn fetch(
         &mut self,
@@ -130,7 +131,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// When a key expires, `u64::MAX` being never; `None` when it is not there.
+    /// Returns when a key expires: `u64::MAX` for never, `None` if it is absent.
     pub fn expires_ms(&self, source: Source<'a>, key: &[u8]) -> Result<Option<u64>, CommandError> {
         if let Some(stored) = self.held.stored(source, key, self.may_wait)? {
             return Ok(stored.map(|stored| stored.expires_ms));
@@ -154,21 +155,21 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Ends a command whose reply grew beyond the limit; called between its parts.
+    /// Returns an error if the reply exceeds the limit. Called between the parts of a reply.
     pub fn check_size(&self) -> Result<(), CommandError> {
         self.reading().check(self.reply, self.reply_start)
     }
 }
 
 impl<'a> Scope<'a> {
-    /// The tables that the user may read.
+    /// Returns the tables that the user may read.
     pub fn readable(self) -> Vec<Source<'a>> {
         let user = self.user;
         let may = |source: &Source<'_>| user.may(Verb::Read, source.table().as_str().as_bytes());
         self.tables.iter().filter(may).collect()
     }
 
-    /// How a walk shows the keys that match a pattern.
+    /// Returns how a walk shows the keys that match a pattern.
     pub fn shown_keys(self, pattern: Option<&'a [u8]>) -> ShownKeys<'a> {
         let names = KeyNames::of(self.shared, self.tables, self.user);
         ShownKeys::new(names, pattern)
@@ -176,13 +177,15 @@ impl<'a> Scope<'a> {
 }
 
 impl Reading<'_> {
-    /// Whether keys are looked up together: not where each may have to wait, or is held already.
+    /// Returns whether keys are looked up together: not if each may have to wait or is held
+    /// already.
     #[inline]
     pub fn finds_many(&self) -> bool {
         !self.may_wait && self.held.is_nothing()
     }
 
-    /// Always within its caller, as what it calls: see `Pipeline::collect_one_more`.
+    /// Always inlined into its caller, like the functions it calls: see
+    /// `Pipeline::collect_one_more`.
     #[inline(always)]
     pub fn value<'s>(
         &self,
@@ -213,13 +216,13 @@ impl Reading<'_> {
     ) -> Result<Option<Value<'s>>, CommandError> {
         let stored = table.stored(key, self.may_wait)?;
         match stored.ok_or(CommandError::NotResident)? {
-            // Its partition's time has to come to that first.
+            // Its partition's time must reach that moment first.
             Some(stored) if stored.expires_ms <= clock_ms => Err(CommandError::Replicas),
             stored => Ok(stored.map(|stored| Cow::Owned(stored.value))),
         }
     }
 
-    /// Ends a reply that grew beyond the limit; `value_start` is where its last value begins.
+    /// Returns an error if the reply exceeds the limit; its last value begins at `value_start`.
     #[inline]
     pub fn check(&self, reply: &Reply, value_start: usize) -> Answer {
         if reply.is_dropped() {
@@ -235,7 +238,7 @@ impl Reading<'_> {
     }
 }
 
-/// The table and the key of a wire key.
+/// Splits a wire key into its table and key.
 #[inline]
 pub fn split(wire: &[u8]) -> Result<(&[u8], &[u8]), CommandError> {
     match wire.iter().position(|&byte| byte == b':') {
@@ -250,7 +253,7 @@ pub fn split(wire: &[u8]) -> Result<(&[u8], &[u8]), CommandError> {
     }
 }
 
-/// A table that the user may read.
+/// Returns a table that the user may read.
 #[inline]
 pub fn find_source<'t>(
     tables: &'t TableView,
@@ -263,7 +266,7 @@ pub fn find_source<'t>(
     tables.get(table).ok_or_else(|| not_served(table))
 }
 
-/// A table that no version here is of. Other nodes may have it.
+/// Returns the error for a table without a version on this node. Other nodes may have one.
 pub fn not_served(table: &[u8]) -> CommandError {
     CommandError::NotHere(no_table_text(table))
 }
@@ -285,8 +288,8 @@ pub fn no_permission(user: &User, table: &[u8], verb: &str) -> CommandError {
 }
 
 impl From<SourceError> for CommandError {
-    /// Where the table is damaged, or its disk, the operator is told as well as the client, by who
-    /// leads the command on.
+    /// Returns the error of a failed read. If the table or its disk is damaged, the forwarding code
+    /// also reports it to the operator.
     fn from(error: SourceError) -> Self {
         if error.is_not_here() {
             return CommandError::NotHere(error.to_string());

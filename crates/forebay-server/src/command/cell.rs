@@ -1,4 +1,4 @@
-//! Texts of clients as values of typed columns and items.
+//! Parses texts of clients as values of typed columns and items.
 
 use forebay_run::row::{Datum, Kind};
 
@@ -18,7 +18,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// What a text is in a column of this kind; `name` is the column's, for errors.
+    /// Parses a text as a value of a column of this kind. `name` is the column's, for errors.
     pub fn parse(name: &str, kind: &Kind, text: &[u8]) -> Result<Self, CommandError> {
         let parsed = match kind {
             Kind::Bool => truth(text).map(Cell::Bool),

@@ -1,4 +1,4 @@
-//! CLIENT: what a connection tells of itself, and who else is connected.
+//! CLIENT: what a connection reports of itself, and the list of connections.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,8 +52,8 @@ pub fn client(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// CLIENT LIST [TYPE normal] [ID id ...]. A client sees its own connection; an administrator, and
-/// anybody where there are no users, all.
+/// CLIENT LIST [TYPE normal] [ID id ...]. A client sees its own connection. An administrator sees
+/// all, and so does every client if there are no users.
 fn list(call: &mut SessionCall<'_>, now: u64) -> Answer {
     let args = call.args;
     let ids: Vec<&[u8]> = if args.is(2, "id") {
@@ -134,14 +134,14 @@ fn help(call: &mut SessionCall<'_>) {
         .for_each(|line| call.reply.bulk(line.as_bytes()));
 }
 
-/// Which connections CLIENT KILL ends.
+/// The filter of CLIENT KILL.
 #[derive(Default)]
 struct Doomed<'a> {
     id: Option<u64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     user: Option<&'a [u8]>,
-    /// TYPE of a kind that no client here is.
+    /// Whether TYPE is a kind that no client of this server has.
     none: bool,
     with_own: bool,
 }
@@ -201,7 +201,8 @@ fn is_normal(kind: &[u8]) -> Result<bool, CommandError> {
     }
 }
 
-/// CLIENT KILL address:port, or with filters, which answers how many connections it ends.
+/// CLIENT KILL address:port, or CLIENT KILL with filters, which replies with the number of ended
+/// connections.
 fn kill(call: &mut SessionCall<'_>) -> Answer {
     call.check_administers()?;
     let by_address = call.args.len() == 3;
@@ -220,7 +221,7 @@ fn kill(call: &mut SessionCall<'_>) -> Answer {
         }
         ended += 1;
         match client.id == own {
-            // Its reply is sent before.
+            // The reply is sent first.
             true => call.session.closing = true,
             false => client.killed.store(true, Ordering::Relaxed),
         }

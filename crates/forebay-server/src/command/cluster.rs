@@ -1,5 +1,6 @@
-//! CLUSTER and what belongs to it, and what Forebay's own clients ask of a cluster. What one
-//! command tells is of one map.
+//! CLUSTER and related commands, and the commands of Forebay's own clients about a cluster.
+//!
+//! The reply to one command uses one map.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,7 @@ use crate::cluster::{Advertised, JUST_STARTED, Shard, myself, shards, slot_rows,
 use crate::resp::Reply;
 use crate::users::Verb;
 
-/// What would change a cluster.
+/// Subcommands that would change a cluster.
 const CHANGES: [&str; 19] = [
     "addslots",
     "addslotsrange",
@@ -39,7 +40,7 @@ const CHANGES: [&str; 19] = [
     "cancelslotmigrations",
 ];
 
-/// What clients learn from who heads which slots.
+/// Subcommands by which clients learn the primaries of slots.
 const TOPOLOGY: [&str; 5] = ["slots", "shards", "nodes", "replicas", "slaves"];
 
 const HELP: [&str; 13] = [
@@ -62,7 +63,7 @@ fn no_cluster() -> CommandError {
     CommandError::error("ERR This instance has cluster support disabled")
 }
 
-/// READONLY, READWRITE, ASKING: a node answers reads of what it has on any of its ports.
+/// READONLY, READWRITE, ASKING: a node answers reads of its data on any of its ports.
 pub fn mode(call: &mut SessionCall<'_>) -> Answer {
     if !call.session.client.port.is_clustered() {
         return Err(no_cluster());
@@ -143,7 +144,7 @@ pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// The map, and whether the node is cut off from a majority of the nodes.
+/// Returns the map, and whether the node reaches no majority of the nodes.
 fn map_of(call: &SessionCall<'_>) -> Result<(Arc<ClusterMap>, bool), CommandError> {
     match &call.shared.cluster {
         Some(cluster) if call.session.client.port.is_clustered() => {
@@ -156,8 +157,8 @@ fn map_of(call: &SessionCall<'_>) -> Result<(Arc<ClusterMap>, bool), CommandErro
     }
 }
 
-/// Who has just started does not know who heads which slots: an empty answer would tell clients
-/// that nobody does.
+/// Returns an error if the node has just started and knows no primaries. Clients would take an
+/// empty reply to mean that there are none.
 fn check_known(map: &ClusterMap) -> Answer {
     match map.revision {
         0 => Err(CommandError::error(JUST_STARTED)),
@@ -165,8 +166,9 @@ fn check_known(map: &ClusterMap) -> Answer {
     }
 }
 
-/// A node that is cut off takes itself for the primary of all slots. Of live tables it can answer
-/// nothing: clients are to learn from other nodes who heads what. Keys of batch tables it answers.
+/// Returns an error if the node reaches no majority and takes itself for the primary of all slots.
+/// It cannot answer for live tables, so clients must learn the primaries from other nodes. It does
+/// answer for batch tables.
 fn check_reported(map: &ClusterMap) -> Answer {
     let mut tables = map.tables();
     let name = map.node(map.me).map_or("?", |node| node.name.as_str());
@@ -191,7 +193,7 @@ fn slots(reply: &mut Reply, map: &ClusterMap) {
             reply.bulk(node.address.host.as_bytes());
             reply.int(node.address.port.into());
             reply.bulk(node.id.as_bytes());
-            // Other names of the node: there are none.
+            // There are no other names of the node.
             reply.array(0);
         }
     }
@@ -244,7 +246,7 @@ fn shard_node(reply: &mut Reply, node: &Advertised, is_primary: bool, tls: bool)
     reply.int(0);
 }
 
-/// The lines of CLUSTER NODES of a shard.
+/// Formats the lines of CLUSTER NODES of a shard.
 fn lines(map: &ClusterMap, shard: &Shard, own: Option<&Advertised>) -> String {
     let mut text = String::new();
     for (at, node) in shard.nodes.iter().enumerate() {
@@ -287,7 +289,7 @@ fn lines(map: &ClusterMap, shard: &Shard, own: Option<&Advertised>) -> String {
     text
 }
 
-/// Of a port that is nobody's: clients look for the node that they ask.
+/// Formats the line of a port that is not in any shard: clients look for the node that they ask.
 fn unlisted_line(map: &ClusterMap, id: &str) -> String {
     let Some(node) = map.node(map.me) else {
         return String::new();
@@ -342,8 +344,8 @@ fn info(map: &ClusterMap, is_cut_off: bool) -> String {
     )
 }
 
-/// KV.MAP table: of each range of a table where it begins, where it ends (null: nowhere), and who
-/// has it. Bounds are keys, in hashed tables slots.
+/// KV.MAP table: for each range of a table its start, its end (null: none), and its nodes. Bounds
+/// are keys, or slots in hashed tables.
 pub fn map(call: &mut SessionCall<'_>) -> Answer {
     let cluster = call.shared.cluster.as_ref();
     let map = cluster.ok_or_else(|| {
@@ -378,8 +380,8 @@ pub fn map(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// KV.MAP of a live table of the cluster, whose ranges are its partitions and whose first node
-/// leads; `false`: it is none.
+/// KV.MAP of a live table of the cluster, whose ranges are its partitions; the first node leads.
+/// Returns `false` if the table is not one.
 fn live_map(call: &mut SessionCall<'_>) -> Result<bool, CommandError> {
     let Some(cluster) = &call.shared.cluster else {
         return Ok(false);
@@ -426,7 +428,7 @@ fn bound(reply: &mut Reply, bound: Option<&Bound>) {
     }
 }
 
-/// KV.VERSION table: the version that serves here.
+/// KV.VERSION table: the version that serves on this node.
 pub fn version(call: &mut SessionCall<'_>) -> Answer {
     let number = match named_table(call)? {
         Source::Batch(version) => version.version(),
@@ -441,7 +443,7 @@ pub fn version(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// The table that the first argument names.
+/// Returns the table that the first argument names.
 pub fn named_table<'a>(call: &SessionCall<'a>) -> Result<Source<'a>, CommandError> {
     let user = call.session.user.as_ref();
     let user = user.ok_or_else(|| CommandError::error("NOAUTH Authentication required."))?;

@@ -1,10 +1,9 @@
-//! KV.GETV, KV.SETV, KV.DELV: a value with its version, and changes that are made only where the
-//! version is still the one that was read.
+//! KV.GETV, KV.SETV, KV.DELV: compare-and-set by the version of a value.
 //!
-//! A version is the first half of the SHA-256 of when a key expires and what it holds, as 32 hex
-//! digits; an absent key has one of its own. A value that was changed and changed back has the same
-//! version again. The hash is a cryptographic one, so that nobody who may choose values can make
-//! two of the same version.
+//! A change happens only if the key still has the version that was read. A version is the first
+//! half of the SHA-256 of a key's expiry and value, as 32 hex digits. An absent key has a version
+//! of its own. A value that was changed and changed back has the same version again. The hash is
+//! cryptographic, so that clients who choose values cannot make two with the same version.
 
 use forebay_engine::Source;
 use forebay_engine::live::Stored;
@@ -17,7 +16,7 @@ use super::value::reply_value;
 use super::{Answer, CommandError, shown};
 use crate::resp::Reply;
 
-/// Of what a key holds: see the module's text.
+/// The version of a key: a hash of its expiry and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyVersion([u8; 16]);
 
@@ -28,7 +27,7 @@ impl KeyVersion {
         let Some(Stored { value, expires_ms }) = stored else {
             return Self::ABSENT;
         };
-        // A table with a lifetime of its own notes otherwise that a key never expires.
+        // A table with a TTL of its own records "never expires" differently.
         let expires_ms = match is_never(*expires_ms) {
             true => NEVER_MS,
             false => *expires_ms,
@@ -65,7 +64,7 @@ impl KeyVersion {
     }
 }
 
-/// KV.GETV key: its version, and what GET gives of it.
+/// KV.GETV key: its version, and the value as GET gives it.
 pub fn getv(call: &mut Call<'_>) -> Answer {
     let (source, key) = call.locate(call.args.get(1))?;
     let stored = stored(call, source, key)?;
@@ -76,7 +75,7 @@ pub fn getv(call: &mut Call<'_>) -> Answer {
     call.check_size()
 }
 
-/// A key's value and when it expires, of one moment.
+/// Returns a key's value and expiry, as of one moment.
 fn stored(call: &Call<'_>, source: Source<'_>, key: &[u8]) -> Result<Option<Stored>, CommandError> {
     if let Some(stored) = call.held.stored(source, key, call.may_wait)? {
         return Ok(stored);
@@ -91,7 +90,7 @@ fn stored(call: &Call<'_>, source: Source<'_>, key: &[u8]) -> Result<Option<Stor
             let stored = snapshot.stored(0, call.may_wait)?;
             stored.ok_or(CommandError::NotResident)
         }
-        // A version does not change, but for what expires: what has by now is absent.
+        // A version is immutable except for expiry: expired keys count as absent.
         Source::Batch(_) => {
             let value = call.value(source, key)?;
             let expires_ms = call.expires_ms(source, key)?;
@@ -103,8 +102,8 @@ fn stored(call: &Call<'_>, source: Source<'_>, key: &[u8]) -> Result<Option<Stor
     }
 }
 
-/// KV.SETV key value version [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]: the new version; null
-/// where the key has another one than is said.
+/// KV.SETV key value version [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]: the new version, or null
+/// if the key has another version than the given one.
 pub fn setv(edit: &mut Edit<'_, '_>) -> Answer {
     let wanted = KeyVersion::parse(edit.args.get(3))?;
     let until = parse_expiry(edit)?.until(edit, "kv.setv")?;
@@ -132,7 +131,7 @@ fn parse_expiry<'a>(edit: &Edit<'a, '_>) -> Result<ExpiryChange<'a>, CommandErro
     Ok(expiry)
 }
 
-/// KV.DELV key version: 1 where it deleted the key, 0 where that is absent or has another version.
+/// KV.DELV key version: 1 if it deleted the key, 0 if the key is absent or has another version.
 pub fn delv(edit: &mut Edit<'_, '_>) -> Answer {
     let wanted = KeyVersion::parse(edit.args.get(2))?;
     let deletes = edit.old().is_some() && KeyVersion::of(edit.old()) == wanted;

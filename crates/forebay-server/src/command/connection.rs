@@ -1,4 +1,4 @@
-//! Commands about the connection: who it is, what it speaks.
+//! Commands about the connection: its user and its protocol.
 
 use super::call::{Call, SessionCall};
 use super::{Answer, CommandError, shown};
@@ -149,7 +149,7 @@ fn greet(call: &mut SessionCall<'_>) {
     reply.array(0);
 }
 
-/// A name that a client gives itself: visible ASCII, and not long.
+/// Parses a name that a client gives itself: short visible ASCII.
 pub fn client_text(text: &[u8], what: &str) -> Result<String, CommandError> {
     if text.len() > 256 || !text.iter().all(u8::is_ascii_graphic) {
         return Err(CommandError::error(format!(
@@ -159,7 +159,7 @@ pub fn client_text(text: &[u8], what: &str) -> Result<String, CommandError> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// WAIT replicas ms: there are none to wait for.
+/// WAIT replicas ms: there are no replicas to wait for.
 pub fn wait(call: &mut SessionCall<'_>) -> Answer {
     super::integer(call.args.get(1))?;
     match super::integer(call.args.get(2)) {

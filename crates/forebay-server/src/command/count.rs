@@ -1,4 +1,4 @@
-//! INCR and its relatives. They answer with the sum, so they read; KV.DELTA does not.
+//! INCR and its relatives. They reply with the sum and therefore read; KV.DELTA does not.
 
 use forebay_run::number::Number;
 
@@ -40,7 +40,7 @@ fn add_integer(edit: &mut Edit<'_, '_>, by: i64) -> Answer {
     Ok(())
 }
 
-/// The sum of a stored integer and another.
+/// Returns the sum of a stored integer and another.
 pub fn add(old: i64, by: i64) -> Result<i64, CommandError> {
     let overflow = || CommandError::error("ERR increment or decrement would overflow");
     old.checked_add(by).ok_or_else(overflow)
@@ -62,7 +62,7 @@ pub fn incrbyfloat(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// The sum, as text.
+/// Returns the sum as text.
 pub fn add_floats(old: f64, by: f64) -> Result<String, CommandError> {
     let sum = old + by;
     if !sum.is_finite() {
@@ -70,11 +70,11 @@ pub fn add_floats(old: f64, by: f64) -> Result<String, CommandError> {
             "ERR increment would produce NaN or Infinity",
         ));
     }
-    // There is one zero.
+    // Negative zero becomes zero.
     Ok((sum + 0.0).to_string())
 }
 
-/// An argument, or a stored text, as a float.
+/// Parses an argument or a stored text as a float.
 pub fn float(text: &[u8]) -> Result<f64, CommandError> {
     let number = std::str::from_utf8(text)
         .ok()

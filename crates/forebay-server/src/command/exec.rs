@@ -1,5 +1,7 @@
-//! EXEC of a MULTI that writes: its commands run on keys of one partition of one live table, under
-//! that partition's lock, and what they write is one batch.
+//! Runs EXEC of a MULTI that writes.
+//!
+//! Its commands run on keys of one partition of one live table, under that partition's lock. They
+//! write one batch.
 
 use forebay_engine::live::LiveTable;
 use forebay_engine::{Source, TableName};
@@ -13,18 +15,18 @@ use crate::commits::Commits;
 use crate::execute::{Outcome, View, settle};
 use crate::resp::{Args, OwnedArgs, Reply};
 
-/// What the commands of a MULTI that writes are about.
+/// The table and the keys of a MULTI that writes.
 struct OneTable<'a> {
     table: &'a LiveTable,
-    /// One of their keys.
+    /// One of the commands' keys.
     key: &'a [u8],
-    /// Those that they look at.
+    /// The keys that the commands read.
     keys: Vec<&'a [u8]>,
 }
 
 impl View<'_> {
-    /// Runs what was queued since MULTI, where some of it writes: all of it on keys of one
-    /// partition, at one moment.
+    /// Runs the commands since MULTI if some of them write: all on keys of one partition, at one
+    /// moment.
     pub fn exec_writing(
         &self,
         queued: &QueuedCommands,
@@ -36,7 +38,7 @@ impl View<'_> {
         (settle(answer, start, reply), first)
     }
 
-    /// The same, whose error is the caller's to tell.
+    /// Runs such a MULTI and leaves it to the caller to reply with the error.
     pub fn transaction(
         &self,
         queued: &QueuedCommands,
@@ -52,12 +54,12 @@ impl View<'_> {
         } = self.one_table(commands)?;
         *first = Some(table.name().clone());
         if !queued.watches.is_empty() {
-            // Of what was decided it is known.
+            // For decided commands this is known.
             if self.decided.is_none() {
                 let written = table.partition_holding(key)?;
                 queued.watches.check_partition(table, written)?;
             }
-            // So that it is decided under the partition's lock.
+            // So that the check happens under the partition's lock.
             keys.push(key);
             keys.extend(queued.watches.replicated_keys());
         }
@@ -69,7 +71,7 @@ impl View<'_> {
             }
             reply.array(commands.len());
             for (place, args) in commands {
-                // Nothing is written yet when one of these has to end it.
+                // Nothing is written yet if one of these errors has to end it.
                 self.run_within(txn, &COMMANDS[*place], args.borrow(), reply)?;
                 txn.end_command()?;
                 self.check_replies(reply, start)?;
@@ -78,7 +80,7 @@ impl View<'_> {
         })
     }
 
-    /// One command of a MULTI; what it answers stays, also when that is an error.
+    /// Runs one command of a MULTI and keeps its reply, even an error.
     fn run_within(
         &self,
         txn: &mut Txn<'_>,
@@ -121,7 +123,7 @@ impl View<'_> {
             && let Err(stop) = &answer
             && !matches!(stop, CommandError::Error(_))
         {
-            // Another replica would answer something else.
+            // Another replica would give another reply.
             return answer;
         }
         match settle(answer, start, reply) {
@@ -131,7 +133,7 @@ impl View<'_> {
         }
     }
 
-    /// The table of all commands of a MULTI that writes.
+    /// Returns the one table of all commands of a MULTI that writes.
     fn one_table<'a>(
         &'a self,
         commands: &'a [(usize, OwnedArgs)],

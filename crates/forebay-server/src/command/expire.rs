@@ -1,7 +1,7 @@
-//! When keys expire: EXPIRE and its relatives, PERSIST, GETEX, and TTL and its relatives.
+//! Expiry of keys: EXPIRE and its relatives, PERSIST, GETEX, and TTL and its relatives.
 //!
-//! A live table holds the moment beside the value, so that another moment is another record, with
-//! the value again. Moments are milliseconds since 1970-01-01 UTC.
+//! A live table stores the expiry beside the value, so a new expiry is a new record that repeats
+//! the value. Times are milliseconds since 1970-01-01 UTC.
 
 use forebay_engine::live::Expiry;
 
@@ -10,7 +10,7 @@ use super::txn::{Edit, NEVER_MS, is_never};
 use super::{Answer, CommandError, integer, shown};
 use crate::resp::Args;
 
-/// The unit in which a command gives or takes times, and whether they count from now.
+/// The unit of a command's times, and whether they count from now.
 #[derive(Debug, Clone, Copy)]
 pub struct Unit {
     ms: i64,
@@ -36,10 +36,10 @@ const PXAT: Unit = Unit {
     from_now: false,
 };
 
-/// What a command says of a key's expiry.
+/// The expiry that a command asks for.
 #[derive(Debug, Default, Clone, Copy)]
 pub enum ExpiryChange<'a> {
-    /// What the table says of a value that is set.
+    /// The table's default for a value that is set.
     #[default]
     Fresh,
     Keep,
@@ -47,7 +47,7 @@ pub enum ExpiryChange<'a> {
     At(Unit, &'a [u8]),
 }
 
-/// The same, with the moment worked out.
+/// A requested expiry, resolved to a moment.
 #[derive(Debug, Clone, Copy)]
 pub enum ExpiryTime {
     Fresh,
@@ -57,7 +57,7 @@ pub enum ExpiryTime {
 }
 
 impl Unit {
-    /// The moment that an argument means.
+    /// Returns the moment that an argument means.
     fn moment_ms(self, argument: &[u8], now_ms: u64, command: &str) -> Result<i64, CommandError> {
         let base_ms = if self.from_now { now_ms as i64 } else { 0 };
         let ms = integer(argument)?.checked_mul(self.ms);
@@ -65,7 +65,7 @@ impl Unit {
             .ok_or_else(|| invalid(command))
     }
 
-    /// The same of an argument that has to be above zero.
+    /// Returns the moment of an argument that has to be above zero.
     fn positive_ms(self, argument: &[u8], now_ms: u64, command: &str) -> Result<u64, CommandError> {
         if integer(argument)? <= 0 {
             return Err(invalid(command));
@@ -79,7 +79,8 @@ fn invalid(command: &str) -> CommandError {
 }
 
 impl<'a> ExpiryChange<'a> {
-    /// What the option at `at` says of the expiry, and at how many arguments; `None`: nothing.
+    /// Parses the expiry option at `at`. Returns it with its number of arguments, or `None` if
+    /// there is none.
     pub fn parse(args: &Args<'a>, at: usize) -> Option<(Self, usize)> {
         let units = [("ex", EX), ("px", PX), ("exat", EXAT), ("pxat", PXAT)];
         if args.is(at, "keepttl") {
@@ -92,7 +93,7 @@ impl<'a> ExpiryChange<'a> {
         (at + 1 < args.len()).then(|| (ExpiryChange::At(unit, args.get(at + 1)), 2))
     }
 
-    /// Joined to an option that came before; two of different kinds do not go together.
+    /// Combines it with an earlier option; two of different kinds are an error.
     pub fn and(self, later: Self) -> Result<Self, CommandError> {
         match (self, later) {
             (ExpiryChange::Fresh, later) => Ok(later),
@@ -107,7 +108,7 @@ impl<'a> ExpiryChange<'a> {
         }
     }
 
-    /// `command` is named in errors.
+    /// Resolves the moment. `command` is named in errors.
     pub fn until(self, edit: &Edit<'_, '_>, command: &str) -> Result<ExpiryTime, CommandError> {
         Ok(match self {
             ExpiryChange::Fresh => ExpiryTime::Fresh,
@@ -140,12 +141,12 @@ pub fn pexpireat(edit: &mut Edit<'_, '_>) -> Answer {
     set_moment(edit, PXAT, "pexpireat")
 }
 
-/// When EXPIRE sets another moment.
+/// The condition under which EXPIRE sets another moment.
 #[derive(Debug, Default)]
 struct ExpireOnly {
-    /// The key has none.
+    /// Only if the key has no expiry.
     absent: bool,
-    /// It has one.
+    /// Only if the key has an expiry.
     present: bool,
     greater: bool,
     less: bool,
@@ -182,7 +183,7 @@ impl ExpireOnly {
         Ok(only)
     }
 
-    /// Never is later than any moment.
+    /// Returns whether the condition holds. Never is later than any moment.
     fn lets(&self, old_ms: u64, moment_ms: i64) -> bool {
         let old_ms = (!is_never(old_ms)).then_some(i64::try_from(old_ms).unwrap_or(i64::MAX));
         !(self.absent && old_ms.is_some()
@@ -192,8 +193,8 @@ impl ExpireOnly {
     }
 }
 
-/// EXPIRE key time [NX | XX | GT | LT]: 1 when the moment was set, or the key was deleted as it has
-/// passed.
+/// EXPIRE key time [NX | XX | GT | LT]: 1 if the moment was set, or if it has passed and the key
+/// was deleted.
 fn set_moment(edit: &mut Edit<'_, '_>, unit: Unit, command: &str) -> Answer {
     let only = ExpireOnly::parse(&edit.args)?;
     let now_ms = edit.txn.now_ms();
@@ -234,7 +235,7 @@ pub fn put(edit: &mut Edit<'_, '_>, value: Vec<u8>, until: ExpiryTime) -> Answer
     }
 }
 
-/// PERSIST key: 1 when it would have expired.
+/// PERSIST key: 1 if the key had an expiry.
 pub fn persist(edit: &mut Edit<'_, '_>) -> Answer {
     let expiring = edit.old().filter(|old| !is_never(old.expires_ms));
     let value = expiring.map(|old| old.value.clone());
@@ -245,7 +246,7 @@ pub fn persist(edit: &mut Edit<'_, '_>) -> Answer {
     }
 }
 
-/// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]: GET, and the expiry changed.
+/// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]: GET, and a new expiry.
 pub fn getex(edit: &mut Edit<'_, '_>) -> Answer {
     let (mut change, mut at) = (ExpiryChange::Keep, 2);
     while at < edit.args.len() {

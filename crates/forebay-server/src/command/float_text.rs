@@ -1,15 +1,17 @@
-//! Texts of clients as floats: what would be stored as another number is refused, by the rule of
-//! docs/reference/conversions.md for text.
+//! Parses texts of clients as floats, and refuses those that would be stored as another number.
+//!
+//! The rule is that of docs/reference/conversions.md for text.
 
 use super::{Answer, CommandError, shown};
 
-/// Significant digits with which every float of a width can be written, and with which a text is
-/// taken for one.
+/// The significant digits that are enough to write every float of a width, and up to which a text
+/// may be rounded to one.
 pub const FLOAT64_DIGITS: usize = 17;
 pub const FLOAT32_DIGITS: usize = 9;
 
-/// Whether a text that was read as `value`, the nearest float of so many digits, is stored as what
-/// it says: it has no more digits, or is that number exactly. Integers are that number exactly.
+/// Returns whether `value`, the nearest float to the text, is stored as the number that the text
+/// says. It is if the text has no more than `digits` digits, or equals the float exactly. Integers
+/// must be exact.
 fn holds(text: &str, digits: usize, value: f64) -> bool {
     let Some(written) = decimal(text) else {
         // The names of infinities and NaN.
@@ -24,8 +26,8 @@ fn holds(text: &str, digits: usize, value: f64) -> bool {
     is_short || decimal(&format!("{value:.1074}")) == Some(written)
 }
 
-/// Refuses a number that a float of so many digits would hold as another one; `whose` says what
-/// float that is.
+/// Refuses a number that a float with this many digits would store as another one. `whose` names
+/// the float in the error.
 pub fn check_float(text: &[u8], value: Option<f64>, digits: usize, whose: &str) -> Answer {
     let as_text = std::str::from_utf8(text).unwrap_or_default();
     if value.is_none_or(|value| holds(as_text, digits, value)) {
@@ -38,12 +40,12 @@ pub fn check_float(text: &[u8], value: Option<f64>, digits: usize, whose: &str) 
     )))
 }
 
-/// The digits of a number between the first and the last that are not zero, and the power of ten of
-/// the last one; `None` where it is not written in digits.
+/// Returns the digits of a number between the first and the last that are not zero, and the power
+/// of ten of the last one. `None` if it is not written in digits.
 fn decimal(text: &str) -> Option<(String, i64)> {
     let unsigned = text.trim_start_matches(['-', '+']);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        // One that is too long for a number is beyond any float as well.
+        // An exponent that is too long for a number is beyond any float as well.
         Some((mantissa, exponent)) => (mantissa, exponent.parse().unwrap_or(i32::MAX)),
         None => (unsigned, 0),
     };
@@ -83,7 +85,7 @@ mod tests {
         for text in ["16777217", "0.30000000000000004", "1e300", "4.9e-324"] {
             assert!(double(text), "{text}");
         }
-        // As long as a float's decimals are, it is one.
+        // It has all of the float's decimals: it is exact.
         let exact = "0.1000000000000000055511151231257827021181583404541015625";
         assert!(double(exact) && double("9007199254740992"));
         for text in [

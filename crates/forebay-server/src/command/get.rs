@@ -1,5 +1,7 @@
-//! GET and MGET. Whatever replies with values of keys does it by [`reply_values`]: a GET, several
-//! that follow each other in a pipeline, one in MULTI, one on a thread that may wait, and MGET.
+//! GET and MGET, and [`reply_values`], which every reply with values of keys uses.
+//!
+//! Its callers are a GET, consecutive GETs of a pipeline, a GET in MULTI, a GET on a thread that
+//! may wait, and MGET.
 
 use forebay_engine::{Lookup, Source, SourceError};
 
@@ -8,7 +10,7 @@ use super::value::reply_value;
 use super::{Answer, CommandError};
 use crate::resp::Reply;
 
-/// How many keys are looked up together.
+/// The number of keys that are looked up together.
 pub const KEYS_AT_ONCE: usize = 64;
 
 pub fn get(call: &mut Call<'_>) -> Answer {
@@ -16,7 +18,7 @@ pub fn get(call: &mut Call<'_>) -> Answer {
     reply_values(source, &[key], &call.reading(), call.reply).1
 }
 
-/// Keys of any tables and slots; each table is read in batches.
+/// MGET of keys of any tables and slots. Each table is read in batches.
 pub fn mget(call: &mut Call<'_>) -> Answer {
     call.reply.array(call.args.len() - 1);
     let mut keys = Vec::with_capacity(16);
@@ -40,9 +42,9 @@ pub fn mget(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// Replies with what GET gives of keys of one table, in their order. Ends at the first that gives
-/// an error or has to wait, of which nothing is written, and where the replies are full. Returns
-/// how many were answered, and how it ended.
+/// Appends the replies to GETs of keys of one table, in their order. Stops at the first that fails
+/// or has to wait, for which nothing is written, and where the replies are full. Returns how many
+/// were answered, and the result of the last one.
 #[inline]
 pub fn reply_values(
     source: Source<'_>,

@@ -1,4 +1,4 @@
-//! A row as a Redis hash: its columns are the fields. A null is a field that is not there.
+//! Reads a row as a Redis hash: its columns are the fields. A null is a field that does not exist.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::{Answer, CommandError, integer};
 use crate::glob;
 use crate::resp::Reply;
 
-/// A row that was found; its packed bytes and what they mean.
+/// A row that was found: its packed bytes and their schema.
 struct Row<'a> {
     schema: &'a Schema,
     bytes: Value<'a>,
@@ -22,7 +22,7 @@ impl Row<'_> {
     }
 }
 
-/// The row at a wire key. An absent key is no row, whatever the table holds, as in Redis.
+/// Returns the row of a wire key. An absent key is no row, whatever the table holds, as in Redis.
 fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<Row<'a>>, CommandError> {
     let (source, value) = call.fetch(wire)?;
     let Some(bytes) = value else { return Ok(None) };
@@ -43,7 +43,7 @@ fn column(schema: &Schema, field: &[u8]) -> Option<usize> {
         .and_then(|name| schema.column_index(name))
 }
 
-/// The columns of a row that are not null.
+/// Returns the columns of a row that are not null.
 fn present(view: &RowView<'_>) -> impl Iterator<Item = usize> {
     (0..view.len()).filter(|&column| !view.is_null(column))
 }
@@ -98,7 +98,7 @@ pub fn hgetall(call: &mut Call<'_>) -> Answer {
     reply_pairs(call, &view, |_| true)
 }
 
-/// Names and texts of the columns that are not null and that `wanted` accepts.
+/// Appends names and texts of the columns that are not null and that `wanted` accepts.
 fn reply_pairs(call: &mut Call<'_>, view: &RowView<'_>, wanted: impl Fn(&[u8]) -> bool) -> Answer {
     for column in present(view).filter(|&column| wanted(name(view, column))) {
         call.reply
@@ -141,7 +141,7 @@ pub fn hlen(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// The text of one field; `None` when the row, the column or its value is not there.
+/// Returns the text of one field. `None` if the row, the column or its value is missing.
 fn field<'a>(call: &mut Call<'a>) -> Result<Option<Cow<'a, [u8]>>, CommandError> {
     let Some(row) = fetch(call, call.args.get(1))? else {
         return Ok(None);
@@ -214,9 +214,9 @@ pub fn hscan(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// HRANDFIELD key [count [WITHVALUES]]: a negative count may take a field more than once.
+/// HRANDFIELD key [count [WITHVALUES]]: a negative count may repeat fields.
 pub fn hrandfield(call: &mut Call<'_>) -> Answer {
-    /// The most fields that one reply repeats.
+    /// The most fields of a reply with repetitions.
     const MOST: u64 = 10_000;
     let args = call.args;
     let with_values = args.len() > 3;
@@ -265,7 +265,7 @@ pub fn hrandfield(call: &mut Call<'_>) -> Answer {
     reply_fields(call, view.as_ref(), &columns, with_values)
 }
 
-/// Some fields of a row; with their values in pairs, which RESP3 nests.
+/// Appends some fields of a row; fields with values become pairs, which RESP3 nests.
 fn reply_fields(
     call: &mut Call<'_>,
     view: Option<&RowView<'_>>,

@@ -1,5 +1,7 @@
-//! HSET, HDEL and their relatives on rows. A field is a column of the table; to delete it is to
-//! make it null, and a row of nulls alone is no row.
+//! HSET, HDEL and their relatives on rows.
+//!
+//! A field is a column of the table. To delete a field is to make it null. A row of nulls only does
+//! not exist.
 
 use forebay_engine::ValueKind;
 use forebay_run::row::{Datum, Kind, RowView, RowWriter, Schema};
@@ -9,7 +11,7 @@ use super::count::{add, add_floats, float};
 use super::txn::Edit;
 use super::{Answer, CommandError, integer, shown};
 
-/// A column's new value; `None`: null.
+/// A column's new value; `None` for null.
 type HashChange = (usize, Option<Cell>);
 
 fn schema<'t>(edit: &Edit<'_, 't>) -> Result<&'t Schema, CommandError> {
@@ -33,7 +35,7 @@ fn cell(schema: &Schema, column: usize, text: &[u8]) -> Result<Cell, CommandErro
     Cell::parse(&column.name, &column.kind, text)
 }
 
-/// Stores the row with some columns changed; returns how many of these were null before.
+/// Stores the row with some columns changed. Returns how many of these were null before.
 fn rewrite(
     edit: &mut Edit<'_, '_>,
     schema: &Schema,
@@ -90,7 +92,7 @@ fn rewrite(
     Ok(nulls_before)
 }
 
-/// The pairs of field and value from the third argument on.
+/// Returns the pairs of field and value from the third argument on.
 fn pairs(edit: &Edit<'_, '_>, schema: &Schema) -> Result<Vec<HashChange>, CommandError> {
     let args = edit.args;
     if args.len() < 4 || !args.len().is_multiple_of(2) {
@@ -106,7 +108,7 @@ fn pairs(edit: &Edit<'_, '_>, schema: &Schema) -> Result<Vec<HashChange>, Comman
     (2..args.len()).step_by(2).map(pair).collect()
 }
 
-/// HSET key field value ...: how many of the fields were not there.
+/// HSET key field value ...: the number of fields that did not exist.
 pub fn hset(edit: &mut Edit<'_, '_>) -> Answer {
     let schema = schema(edit)?;
     let changes = pairs(edit, schema)?;
@@ -134,14 +136,14 @@ pub fn hsetnx(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// HDEL key field ...: how many of the fields were there.
+/// HDEL key field ...: the number of fields that existed.
 pub fn hdel(edit: &mut Edit<'_, '_>) -> Answer {
     let schema = schema(edit)?;
     if edit.old().is_none() {
         edit.reply.int(0);
         return Ok(());
     }
-    // A field that no column has is not there.
+    // A field without a column does not exist.
     let known = edit
         .args
         .skip(2)
@@ -163,7 +165,7 @@ pub fn hdel(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// The text of a column of the row as it is.
+/// Returns the text of a column of the row before the change.
 fn old_text(
     edit: &Edit<'_, '_>,
     schema: &Schema,
@@ -203,7 +205,7 @@ pub fn hincrbyfloat(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// A sum as its column holds it, and the text of that: a float rounds, anything else is exact.
+/// Returns a sum as its column stores it, and its text. A float is rounded; all else is exact.
 fn sum_in(schema: &Schema, column: usize, sum: String) -> Result<(Cell, String), CommandError> {
     let overflow = || CommandError::error("ERR increment would produce NaN or Infinity");
     match schema.columns()[column].kind {

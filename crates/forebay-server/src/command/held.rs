@@ -1,4 +1,4 @@
-//! Keys that several reads see at one moment: those of a command with several keys, of a MULTI.
+//! Keys that several reads see at one moment: those of a command with several keys, or of a MULTI.
 
 use forebay_engine::Source;
 use forebay_engine::live::{KeySnapshot, LiveTable, Stored};
@@ -6,7 +6,7 @@ use forebay_engine::live::{KeySnapshot, LiveTable, Stored};
 use super::CommandError;
 use super::txn::Txn;
 
-/// Keys of a live table as they were at one moment, those of a partition together.
+/// Keys of a live table as they were at one moment; those of a partition share the moment.
 #[derive(Debug)]
 pub struct Moment<'a> {
     pub table: &'a LiveTable,
@@ -15,11 +15,11 @@ pub struct Moment<'a> {
     pub snapshot: KeySnapshot<'a, 'a>,
 }
 
-/// What is held of keys before a command reads them.
+/// The values of keys that are held before a command reads them.
 #[derive(Debug, Clone, Copy)]
 pub enum KeyGuard<'a> {
     Moments(&'a [Moment<'a>]),
-    /// All keys that the command names, as a MULTI that writes left them.
+    /// All keys that the command names, as the previous commands of a MULTI that writes left them.
     Txn(&'a Txn<'a>),
 }
 
@@ -30,7 +30,7 @@ impl KeyGuard<'_> {
         matches!(self, KeyGuard::Moments([]))
     }
 
-    /// What a key holds; `None` where that is not held.
+    /// Returns a key's held value. `None` if it is not held.
     #[inline]
     pub fn stored(
         self,

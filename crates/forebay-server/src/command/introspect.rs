@@ -1,4 +1,4 @@
-//! INFO, COMMAND and what else clients ask to learn whom they talk to.
+//! INFO, COMMAND and other commands by which clients identify the server.
 
 use std::fmt::Write;
 
@@ -104,7 +104,7 @@ fn stats(call: &SessionCall<'_>) -> String {
     )
 }
 
-/// The keys of all tables that the user may read, and a line for each of these.
+/// Formats the key count of all tables that the user may read, and a line for each of them.
 fn keyspace(call: &SessionCall<'_>) -> String {
     let Some(user) = &call.session.user else {
         return String::new();
@@ -132,7 +132,7 @@ fn keyspace(call: &SessionCall<'_>) -> String {
     format!("db0:keys={keys},expires=0,avg_ttl=0\r\n{text}")
 }
 
-/// A live table's part of INFO; its keys are those that it has at most.
+/// Formats a live table's part of INFO; its key count is an upper bound.
 fn live(table: &LiveTable) -> String {
     let stats = table.stats();
     let durability = table.options().durability;
@@ -213,7 +213,7 @@ fn describe(reply: &mut Reply, command: &Command) {
     }
 }
 
-/// How clients of a cluster route a command to several nodes, and put the replies together.
+/// Returns how cluster clients split a command over nodes and combine the replies.
 fn tips(name: &str) -> &'static [&'static str] {
     match name {
         "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],
@@ -243,7 +243,7 @@ fn tips(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// The categories of Redis's access control that a command is in, but for those of its subcommands.
+/// Returns the access control categories of a command as in Redis, except for its subcommands.
 pub fn categories(command: &Command) -> Vec<&'static str> {
     let mut names = Vec::new();
     let has = |flag| command.flags.contains(&flag);

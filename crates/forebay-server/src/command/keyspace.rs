@@ -1,4 +1,4 @@
-//! What Redis tells of keys: type, time to live, encoding; how many there are.
+//! Redis's commands about keys: type, encoding, a random key, the number of keys.
 
 use forebay_engine::{RandomPlace, ValueKind};
 use forebay_io::Random;
@@ -8,10 +8,10 @@ use super::call::Call;
 use super::{Answer, CommandError, shown as printable};
 use forebay_engine::Source;
 
-/// KEYS walks at most so many keys.
+/// The most keys that KEYS walks.
 const KEYS_LIMIT: u64 = 100_000;
 
-/// What Redis calls the type of a table's values.
+/// Returns Redis's name for the type of a table's values.
 pub fn type_name(kind: &ValueKind) -> &'static str {
     match kind {
         ValueKind::Row => "hash",
@@ -69,16 +69,16 @@ pub fn dbsize(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// A key by chance, of a table chosen by its share of all keys.
+/// Replies with a random key, of a table chosen by its share of all keys.
 pub fn randomkey(call: &mut Call<'_>) -> Answer {
     let mut tables = call.scope().readable();
-    // What replicas have is drawn from by their leave: whoever asked does.
+    // For replicas, the caller draws a key with their permit.
     let is_replica = |source: &Source<'_>| match source {
         Source::Batch(_) => false,
         Source::Live(table) => call.tables.is_replica(table),
     };
     tables.retain(|source| !is_replica(source));
-    // A live table may have rows in memory alone.
+    // A live table may have rows in memory only.
     let weight = |source: Source<'_>| match source {
         Source::Batch(_) => source.rows(),
         Source::Live(_) => source.rows().max(1),
@@ -86,7 +86,7 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
     let rows: u64 = tables.iter().copied().map(weight).sum();
     let random = &**call.shared.store.random();
     let mut place = random.next_u64() % rows.max(1);
-    // A live table may turn out to be empty: then it is the next one's turn.
+    // A live table may turn out to be empty: then the next table is used.
     for &source in tables.iter().chain(&tables) {
         let rows = weight(source);
         if place >= rows {
@@ -105,12 +105,12 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// A key of a table by chance; `None` where it is empty.
+/// Returns a random key of a table. `None` if it is empty.
 fn some_key(source: Source<'_>, random: &dyn Random) -> Result<Option<Vec<u8>>, CommandError> {
     let RandomPlace { range, keys } = source.random_place(random);
     let most = usize::try_from(keys).unwrap_or(usize::MAX);
     let mut drawn_from: Vec<Vec<u8>> = Vec::new();
-    // What lies behind the end is the beginning.
+    // After the end, the search continues at the beginning.
     for range in [range, ScanRange::all()] {
         let mut scan = source.scan(range, Direction::Forward);
         while drawn_from.len() < most && scan.advance()? {
@@ -121,7 +121,7 @@ fn some_key(source: Source<'_>, random: &dyn Random) -> Result<Option<Vec<u8>>, 
     Ok(drawn_from.into_iter().nth(drawn as usize))
 }
 
-/// Refuses a KEYS that walks so many keys.
+/// Refuses a KEYS that would walk too many keys.
 pub fn check_walked(pattern: &[u8], rows: u64) -> Answer {
     match rows {
         0..=KEYS_LIMIT => Ok(()),
@@ -132,7 +132,7 @@ pub fn check_walked(pattern: &[u8], rows: u64) -> Answer {
     }
 }
 
-/// KEYS pattern, where few enough keys have to be looked at.
+/// KEYS pattern, if it has to walk few enough keys.
 pub fn keys(call: &mut Call<'_>) -> Answer {
     let pattern = call.args.get(1);
     let shown = call.scope().shown_keys(Some(pattern));

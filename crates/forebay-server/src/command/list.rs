@@ -1,4 +1,4 @@
-//! A list-valued table as Redis lists.
+//! Reads the values of a list-valued table as Redis lists.
 
 use forebay_engine::{Value, ValueKind};
 use forebay_run::row::{Kind, ListView};
@@ -7,7 +7,7 @@ use super::call::Call;
 use super::{Answer, CommandError, clamp, integer};
 use crate::resp::Args;
 
-/// A list that was found; its packed bytes and what they mean.
+/// A list that was found: its packed bytes and their schema.
 struct List<'a> {
     item: &'a Kind,
     bytes: Value<'a>,
@@ -30,7 +30,7 @@ fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<List<'a>>, Co
     }
 }
 
-/// The items between two places; a null item is a null.
+/// Replies with the items between two indexes; a null item is a null.
 pub fn lrange(call: &mut Call<'_>) -> Answer {
     let (start, end) = (integer(call.args.get(2))?, integer(call.args.get(3))?);
     let Some(list) = fetch(call, call.args.get(1))? else {
@@ -68,7 +68,8 @@ pub fn llen(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// The place of an index that counts from the end where it is negative, if there is such an item.
+/// Returns the place of an index, which counts from the end if it is negative. `None` if there is
+/// no such item.
 pub fn index_of(index: i64, len: usize) -> Option<usize> {
     let index = match index {
         ..0 => index.saturating_add(len as i64),
@@ -77,21 +78,21 @@ pub fn index_of(index: i64, len: usize) -> Option<usize> {
     usize::try_from(index).ok().filter(|index| *index < len)
 }
 
-/// Whether LRANGE gives this text for an item.
+/// Returns whether LRANGE gives this text for an item.
 pub fn is_item(view: &ListView<'_>, index: usize, wanted: &[u8]) -> Result<bool, CommandError> {
     let mut text = Vec::new();
     Ok(view.text(index, &mut text)? && text == wanted)
 }
 
-/// What LPOS is told beside key and item.
+/// The options of LPOS.
 struct PositionOptions {
-    /// Which of the equal items is the first to be told of, from 1; the others are passed over.
+    /// Which of the equal items is returned first, from 1; earlier ones are skipped.
     rank: usize,
-    /// Whether the list is looked through from its end.
+    /// Whether the search runs from the list's end.
     reverse: bool,
-    /// How many to tell of, 0: all; `None`: one, not as an array.
+    /// The most matches to return, 0: all. `None` for one match, not as an array.
     count: Option<usize>,
-    /// How many items to look at, 0: all.
+    /// The most items to compare, 0: all.
     most: usize,
 }
 
@@ -136,7 +137,7 @@ fn natural(argument: &[u8], name: &str) -> Result<usize, CommandError> {
     number.ok_or_else(|| CommandError::error(format!("ERR {name} can't be negative")))
 }
 
-/// LPOS key item [RANK rank] [COUNT n] [MAXLEN n]: where items are that are equal to this one.
+/// LPOS key item [RANK rank] [COUNT n] [MAXLEN n]: the places of items that are equal to this one.
 pub fn lpos(call: &mut Call<'_>) -> Answer {
     let options = PositionOptions::parse(&call.args)?;
     let list = fetch(call, call.args.get(1))?;

@@ -1,5 +1,6 @@
-//! RPUSH, LPOP, LSET, LREM and their relatives: the server reads the packed list, and writes the
-//! new one.
+//! RPUSH, LPOP, LSET, LREM and their relatives.
+//!
+//! The server reads the packed list and writes a new one.
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use super::list::{index_of, is_item};
 use super::txn::Edit;
 use super::{Answer, CommandError, clamp, integer};
 
-/// A list as it is stored, and how many items it has.
+/// A packed list as it is stored, and its number of items.
 pub struct PackedList {
     len: usize,
     bytes: Vec<u8>,
@@ -31,7 +32,7 @@ pub fn item<'t>(edit: &Edit<'_, 't>) -> Result<&'t Kind, CommandError> {
     }
 }
 
-/// The list that the key holds. REQUIRES: the table is one of lists.
+/// Returns the list that the key holds. REQUIRES: the table's values are lists.
 fn old<'e>(edit: &'e Edit<'_, '_>, kind: &'e Kind) -> Result<Option<ListView<'e>>, CommandError> {
     let view = |stored: &'e Vec<u8>| ListView::new(kind, stored);
     let stored = edit.old().map(|stored| &stored.value);
@@ -50,7 +51,7 @@ pub fn pack<'v>(
     Ok(PackedList { len, bytes })
 }
 
-/// Stores what became of a key's list; without items it is gone.
+/// Stores a key's new list. An empty list deletes the key.
 pub fn put(edit: &mut Edit<'_, '_>, key: &[u8], list: PackedList) -> Answer {
     match list.len {
         0 => edit.txn.delete(key),
@@ -163,7 +164,7 @@ fn part(kind: &Kind, view: &ListView<'_>, range: Range<usize>) -> Result<PackedL
     pack(kind, range.map(|index| view.datum(index)))
 }
 
-/// LTRIM key start stop: keeps what LRANGE gives of these.
+/// LTRIM key start stop: keeps the items that LRANGE would return.
 pub fn ltrim(edit: &mut Edit<'_, '_>) -> Answer {
     let (start, stop) = (integer(edit.args.get(2))?, integer(edit.args.get(3))?);
     let kind = item(edit)?;
@@ -195,8 +196,8 @@ pub fn lset(edit: &mut Edit<'_, '_>) -> Answer {
     put(edit, edit.key(), list)
 }
 
-/// LREM key count value: the first items that are `value`, counted from the end where `count` is
-/// negative; all where it is 0.
+/// LREM key count value: deletes the first items equal to `value`, from the end if `count` is
+/// negative, all if it is 0.
 pub fn lrem(edit: &mut Edit<'_, '_>) -> Answer {
     let count = integer(edit.args.get(2))?;
     let kind = item(edit)?;
@@ -226,7 +227,7 @@ pub fn lrem(edit: &mut Edit<'_, '_>) -> Answer {
     }
 }
 
-/// LINSERT key BEFORE | AFTER pivot value: the length, or -1 where no item is `pivot`.
+/// LINSERT key BEFORE | AFTER pivot value: the length, or -1 if no item equals `pivot`.
 pub fn linsert(edit: &mut Edit<'_, '_>) -> Answer {
     let args = edit.args;
     let behind = args.is(2, "after");

@@ -1,4 +1,4 @@
-//! LMOVE and RPOPLPUSH, from one list of a partition to another, or around one.
+//! LMOVE and RPOPLPUSH, between two lists of a partition or within one.
 
 use forebay_run::row::ListView;
 
@@ -57,7 +57,7 @@ fn move_item(edit: &mut Edit<'_, '_>, from: End, to: End) -> Answer {
         .map(|bytes| ListView::new(kind, bytes))
         .transpose()?;
     let there = there.iter().flat_map(ListView::items);
-    // Of a list around which an item moves there is what is left.
+    // If the item moves within one list, the rest of that list is the destination.
     let there = left.filter(|_| around).chain(there);
     let one = one.into_iter().map(Ok);
     let list = match to {

@@ -1,4 +1,4 @@
-//! The commands: one table of all of them, one file a family.
+//! The commands: one table lists all of them, and each family has a file.
 
 mod acl;
 mod bits;
@@ -62,25 +62,26 @@ pub use value::write_text;
 pub use watch::{WatchAsk, Watches};
 pub use write::{ManyFn, RangeDelete, batch_table, check_key, live_error, refuse_write};
 
-/// What a command came to. Its reply is complete when `Ok`, and taken back otherwise.
+/// The outcome of a command. If `Ok`, its reply is complete, otherwise it is withdrawn.
 pub type Answer = Result<(), CommandError>;
 
-/// Why a command did not answer.
+/// The reason why a command gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandError {
-    /// It would have to wait for the device: it is to run again on a thread that may.
+    /// It would have to wait for the device: it is to run again on a thread that may wait.
     NotResident,
-    /// Some of its keys are not here: it is to run where they are. The words are for who asks a
-    /// server that knows of no other.
+    /// This node lacks some of its keys: it is to run on nodes that have them. The text is the
+    /// error of a standalone server.
     NotHere(String),
-    /// What is here of the table, or the disk under it, is damaged. Other nodes may have copies.
+    /// This node's data of the table, or the disk, is damaged. Other nodes may have replicas.
     Damaged(String),
-    /// A replica of a live table of a cluster has it: it is proposed there, or read by its leave.
+    /// The keys are of a replicated live table: the command is proposed to the replicas, or needs
+    /// their read permit.
     Replicas,
-    /// This machine failed: another may do the same. Whether the same may succeed later, and the
+    /// This machine failed; another may succeed. Holds whether a retry may succeed later, and the
     /// reply.
     Machine { passes: bool, text: String },
-    /// An error reply, its code first.
+    /// An error reply, beginning with its code.
     Error(Cow<'static, str>),
 }
 
@@ -89,7 +90,7 @@ pub enum CommandError {
 pub struct Command {
     /// In lower case.
     pub name: &'static str,
-    /// The number of arguments, the name included; negative: at least so many.
+    /// The number of arguments with the name; a negative value is a minimum.
     pub arity: i32,
     pub flags: &'static [&'static str],
     pub keys: Keys,
@@ -98,8 +99,8 @@ pub struct Command {
     pub run: Run,
 }
 
-/// Which arguments are keys: the first, the last (negative: counted from the end), the step. All 0:
-/// none.
+/// The arguments that are keys: the first, the last (negative: counted from the end), the step. All
+/// 0 if there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keys {
     pub first: i32,
@@ -110,34 +111,33 @@ pub struct Keys {
 /// How a command runs.
 #[derive(Debug, Clone, Copy)]
 pub enum Run {
-    /// Reads tables: at once when all pages are in memory, else again on a thread that may wait.
+    /// Reads tables: at once if all pages are in memory, else again on a thread that may wait.
     Read(fn(&mut Call<'_>) -> Answer),
     /// Walks through tables: always on a thread that may wait.
     Walk(fn(&mut Call<'_>) -> Answer),
-    /// Is about the connection or the server; never waits.
+    /// Concerns the connection or the server; never waits.
     Session(fn(&mut SessionCall<'_>) -> Answer),
-    /// Changes the key that is its first argument; `reads` tells whether it looks at what it
-    /// changes.
+    /// Changes the key that is its first argument. `reads` returns whether it reads the old value.
     Edit {
         run: fn(&mut Edit<'_, '_>) -> Answer,
         reads: fn(&Args<'_>) -> bool,
     },
-    /// Changes several keys, those of each partition together; `done` replies with the sum of what
-    /// `run` gave.
+    /// Changes several keys, those of each partition together. `done` replies with the sum of the
+    /// results of `run`.
     Many {
         run: ManyFn,
         done: fn(&mut Reply, i64),
         reads: bool,
     },
-    /// Changes several keys at one moment: they have to lie in one partition.
+    /// Changes several keys at one moment; they must be in one partition.
     Together(fn(&mut Edit<'_, '_>) -> Answer),
     /// Walks through a table and changes it: always on a thread that may wait.
     RangeDelete(fn(&mut RangeDelete<'_>) -> Answer),
-    /// Would change a table in a way that none here can be changed.
+    /// Would change a table in a way that no table allows.
     Refused,
 }
 
-/// The place of a command in [`COMMANDS`], by its name in any case.
+/// Returns the place of a command in [`COMMANDS`] by its name in any case.
 pub fn find(name: &[u8]) -> Option<usize> {
     static BY_NAME: LazyLock<HashMap<&'static [u8], usize>> = LazyLock::new(|| {
         COMMANDS
@@ -154,7 +154,7 @@ pub fn find(name: &[u8]) -> Option<usize> {
 }
 
 impl Command {
-    /// Whether a command of so many arguments, the name included, can be this one.
+    /// Returns whether the command accepts this number of arguments, the name included.
     #[inline]
     pub fn takes(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
@@ -165,7 +165,7 @@ impl Command {
         }
     }
 
-    /// The places of the keys among so many arguments.
+    /// Returns the places of the keys among this number of arguments.
     pub fn key_places(&self, arguments: usize) -> impl Iterator<Item = usize> + use<> {
         let Keys { first, last, step } = self.keys;
         let last = if last < 0 {
@@ -180,7 +180,7 @@ impl Command {
             .filter(move |place| *place < arguments)
     }
 
-    /// Whether it changes a table, where one takes it.
+    /// Returns whether it changes a table that accepts it.
     pub fn writes(&self) -> bool {
         matches!(
             self.run,
@@ -188,14 +188,14 @@ impl Command {
         )
     }
 
-    /// Whether a MULTI may have it though it is about no table: PING, ECHO, and UNWATCH, which has
-    /// nothing to do there, as EXEC forgets what was watched.
+    /// Returns whether a MULTI may have it though it is about no table: PING, ECHO, and UNWATCH.
+    /// UNWATCH has no effect in a MULTI, because EXEC drops all watches.
     pub fn is_of_no_table(&self) -> bool {
         ["ping", "echo", "unwatch"].contains(&self.name)
     }
 
-    /// Whether it is about whatever tables there are, or about ranges of keys: no key says where it
-    /// is answered.
+    /// Returns whether it is about all tables or about ranges of keys, so that no key decides which
+    /// node answers.
     pub fn is_of_all_tables(&self) -> bool {
         self.keys.first == 0 && !self.is_of_no_table()
     }
@@ -213,7 +213,7 @@ impl CommandError {
         CommandError::Error(text.into())
     }
 
-    /// Of a connection that was dropped for its memory: nobody reads this.
+    /// Returns the error on a connection that was dropped for its memory. No client reads it.
     pub fn dropped() -> Self {
         CommandError::error("ERR the connection was dropped")
     }
@@ -222,7 +222,7 @@ impl CommandError {
         CommandError::error("ERR syntax error")
     }
 
-    /// Of a command on `wanted` (rows, lists), which the table's values are not.
+    /// Returns the error of a command on `wanted` (rows, lists) if the table has other values.
     pub fn wrong_type(source: Source<'_>, wanted: &str) -> Self {
         let (holds, reads, writes) = match source.kind() {
             ValueKind::Row => ("rows", "HGETALL", "HSET"),
@@ -252,14 +252,14 @@ impl CommandError {
     }
 }
 
-/// A client's bytes in a message: printable and not long.
+/// Returns a client's bytes for a message: printable and short.
 pub fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(128)]);
     let plain = |symbol: char| if symbol.is_control() { '?' } else { symbol };
     text.chars().map(plain).collect()
 }
 
-/// An argument as an integer, in the one way in which it is written.
+/// Parses an argument as an integer in its canonical form.
 pub fn integer(argument: &[u8]) -> Result<i64, CommandError> {
     let text = std::str::from_utf8(argument).map_err(|_| CommandError::not_an_integer())?;
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -268,7 +268,7 @@ pub fn integer(argument: &[u8]) -> Result<i64, CommandError> {
     value.ok_or_else(CommandError::not_an_integer)
 }
 
-/// An argument as a count of at least one.
+/// Parses an argument as a count of at least one.
 pub fn positive(argument: &[u8]) -> Result<usize, CommandError> {
     match integer(argument)? {
         count @ 1.. => Ok(usize::try_from(count).unwrap_or(usize::MAX)),
@@ -276,8 +276,8 @@ pub fn positive(argument: &[u8]) -> Result<usize, CommandError> {
     }
 }
 
-/// The part of a sequence of `len` from `start` to `end`, both inclusive, negative ones counted
-/// from the end, as GETRANGE and LRANGE have it.
+/// Returns the part of a sequence of `len` from `start` to `end`, both inclusive, as in GETRANGE
+/// and LRANGE. Negative ones count from the end.
 pub fn clamp(start: i64, end: i64, len: usize) -> std::ops::Range<usize> {
     let len = len as i64;
     let at = |place: i64| {

@@ -1,4 +1,4 @@
-//! Taking the keys of commands that read as they are at one moment.
+//! Captures the keys of read commands as of one moment.
 
 use forebay_engine::Source;
 use forebay_engine::live::LiveTable;
@@ -10,8 +10,8 @@ use crate::execute::View;
 use crate::resp::Args;
 
 impl View<'_> {
-    /// Takes the keys of commands that read as they are now. Keys that their commands will refuse
-    /// are left out.
+    /// Captures the keys of read commands as they are now. Keys that their commands will refuse are
+    /// left out.
     pub fn moments<'a>(
         &'a self,
         commands: impl Iterator<Item = (&'static Command, Args<'a>)>,
@@ -49,7 +49,7 @@ impl View<'_> {
         taken.collect()
     }
 
-    /// A key of a live table that the user may read, and that is here.
+    /// Returns a key of a live table that the user may read and this node has.
     fn live_key<'a>(&'a self, wire: &'a [u8]) -> Option<(&'a LiveTable, &'a [u8])> {
         let (table, key) = split(wire).ok()?;
         match find_source(self.tables, self.user, table).ok()? {

@@ -1,13 +1,16 @@
-//! Which table a key means, where a server has a default table (`--default-table`).
+//! Resolves the table of a key on a server with a default table (`--default-table`).
 //!
-//! A wire key is `table:key`. With a default table T, a wire key that names no table is a key of T,
-//! whole: one without a colon, and one whose part before the first colon is no table. That part is
-//! a table if it is T, or is in the store and the user may read it or write to it: a table that
-//! cannot be opened just now counts, so that nothing meant for it goes elsewhere, and one that the
-//! user may not see does not, so that nothing tells whether it is there. `T:key` is a key of T
-//! always, whatever the key has in it.
+//! A wire key is `table:key`. With a default table T, a wire key that names no table is, as a
+//! whole, a key of T. It names no table if it has no colon, or if the part before the first colon
+//! is no table.
 //!
-//! Commands get their keys with T's name before them. What runs them knows only `table:key`.
+//! That part is a table if it is T, or if it is in the store and the user may read it or write to
+//! it. A table that cannot be opened at the moment counts, so that its keys do not go to T. A table
+//! that the user may not see does not count, so that its existence stays hidden. `T:key` is always
+//! a key of T, whatever the key contains.
+//!
+//! Commands get their keys with T's name prepended. The code that runs them handles only
+//! `table:key`.
 
 use forebay_engine::TableName;
 
@@ -18,7 +21,7 @@ use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::users::{User, Verb};
 
-/// See the module's text.
+/// Resolves keys that name no table, by the server's default table and the user's rights.
 #[derive(Clone, Copy)]
 pub struct KeyNames<'a> {
     default: &'a TableName,
@@ -27,17 +30,18 @@ pub struct KeyNames<'a> {
     shared: &'a Shared,
 }
 
-/// How the keys of a walk are shown, and matched against a pattern.
+/// How the keys of a walk are shown and matched against a pattern.
 #[derive(Clone, Copy)]
 pub struct ShownKeys<'a> {
     names: Option<KeyNames<'a>>,
     pattern: Option<&'a [u8]>,
-    /// The pattern begins with the default table's name and a colon: keys are shown with it.
+    /// Whether the pattern begins with the default table's name and a colon: keys are then shown
+    /// with it.
     in_full: bool,
 }
 
 impl<'a> KeyNames<'a> {
-    /// `None` where every key names its table.
+    /// Returns `None` if every key names its table.
     #[inline]
     pub fn of(shared: &'a Shared, tables: &'a TableView, user: &'a User) -> Option<Self> {
         let default = shared.config.default_table.as_ref()?;
@@ -49,13 +53,13 @@ impl<'a> KeyNames<'a> {
         })
     }
 
-    /// Whether a wire key begins with the name of its table.
+    /// Returns whether a wire key begins with the name of its table.
     pub fn is_named(&self, wire: &[u8]) -> bool {
         let colon = wire.iter().position(|&byte| byte == b':');
         colon.is_some_and(|colon| self.is_table(&wire[..colon]))
     }
 
-    /// Whether a table's key, without the table's name, means this key of this table.
+    /// Returns whether a table's key without the table's name means this key of this table.
     pub fn stands_alone(&self, table: &TableName, key: &[u8]) -> bool {
         table == self.default && !self.is_named(key)
     }
@@ -67,8 +71,8 @@ impl<'a> KeyNames<'a> {
                 && (self.tables.get(name).is_some() || self.shared.is_unserved(name))
     }
 
-    /// The arguments with the default table's name before the keys that name no table; `None`
-    /// where there are no such keys.
+    /// Returns the arguments with the default table's name prepended to keys that name no table.
+    /// `None` if there are no such keys.
     pub fn complete(&self, command: &Command, args: &Args<'_>) -> Option<OwnedArgs> {
         let places = command.key_places(args.len());
         let mut unnamed = places.filter(|&place| !self.is_named(args.get(place)));
@@ -102,8 +106,8 @@ impl<'a> ShownKeys<'a> {
         }
     }
 
-    /// The name of a key that is the shortest that commands take; `None` where the pattern is not
-    /// its.
+    /// Returns the shortest name by which commands accept a key. `None` if it does not match the
+    /// pattern.
     pub fn show(&self, table: &TableName, key: &[u8]) -> Option<Vec<u8>> {
         let bare = |names: &KeyNames<'_>| !self.in_full && names.stands_alone(table, key);
         let shown = match self.names.as_ref().is_some_and(bare) {
@@ -114,11 +118,11 @@ impl<'a> ShownKeys<'a> {
         self.pattern.is_none_or(matches).then_some(shown)
     }
 
-    /// Whether any key of the table could match, by what the pattern begins with.
+    /// Returns whether any key of the table could match the pattern's prefix.
     pub fn may_match(&self, table: &TableName) -> bool {
         let prefix = self.pattern.map(glob::literal_prefix).unwrap_or_default();
         match &self.names {
-            // Its keys that look as if they were another table's are shown in full.
+            // Its keys that look like another table's are shown in full.
             Some(names) if table == names.default => self.in_full || !names.is_named(prefix),
             _ => {
                 let table = wire_key(table, b"");

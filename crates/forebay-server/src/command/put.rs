@@ -1,4 +1,4 @@
-//! SET, DEL, APPEND and their relatives: values of bytes, and numbers as decimal text.
+//! SET, DEL, APPEND and their relatives, on values of bytes and on numbers as decimal text.
 
 use forebay_run::number::Number;
 
@@ -7,7 +7,7 @@ use super::txn::{Edit, number};
 use super::{Answer, CommandError, integer};
 use crate::resp::{Args, Reply};
 
-/// What SET is told beside key and value.
+/// The options of SET.
 #[derive(Debug, Default)]
 struct SetOptions<'a> {
     only: Option<PutOnly<'a>>,
@@ -15,7 +15,7 @@ struct SetOptions<'a> {
     expiry: ExpiryChange<'a>,
 }
 
-/// When SET sets.
+/// The condition under which SET sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PutOnly<'a> {
     Absent,
@@ -56,7 +56,7 @@ impl<'a> SetOptions<'a> {
     }
 }
 
-/// Whether a SET looks at what it overwrites.
+/// Returns whether a SET reads the value that it overwrites.
 pub fn set_reads(args: &Args<'_>) -> bool {
     if args.len() == 3 {
         return false;
@@ -129,7 +129,7 @@ pub fn getdel(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// Refuses what changes a part of a value where values are no strings of bytes.
+/// Refuses commands that change a part of a value if values are not strings of bytes.
 pub fn only_bytes(edit: &Edit<'_, '_>) -> Answer {
     if edit.source().number().is_some() {
         return Err(CommandError::error(format!(
@@ -140,16 +140,16 @@ pub fn only_bytes(edit: &Edit<'_, '_>) -> Answer {
     edit.encode(b"").map(|_| ())
 }
 
-/// The longest value that a place far behind the end of another makes of it: by default no client
-/// can send a longer one at once, and to ask for it costs next to nothing.
+/// The longest value that a write far past the end of a shorter one may create. By default no
+/// client can send a longer value at once, and such a request costs the client almost nothing.
 const MAX_GROWN_BYTES: usize = 16 << 20;
 
-/// Whether a value can be changed, and made longer, up to `end`.
+/// Returns whether a value can be changed, and made longer, up to `end`.
 pub fn has_room(value: &[u8], end: usize) -> bool {
     end <= value.len().max(MAX_GROWN_BYTES)
 }
 
-/// SETRANGE key offset value: zeros fill what lies between the value that was there and the offset.
+/// SETRANGE key offset value: zeros fill the gap between the old value and the offset.
 pub fn setrange(edit: &mut Edit<'_, '_>) -> Answer {
     let (offset, part) = (integer(edit.args.get(2))?, edit.args.get(3));
     let offset =
@@ -173,7 +173,7 @@ pub fn setrange(edit: &mut Edit<'_, '_>) -> Answer {
     }
 }
 
-/// APPEND key value: a table that joins bytes writes only what is new.
+/// APPEND key value: a table with the delta of joining bytes writes only the new bytes.
 pub fn append(edit: &mut Edit<'_, '_>) -> Answer {
     only_bytes(edit)?;
     let more = edit.encode(edit.args.get(2))?;
@@ -191,7 +191,7 @@ pub fn append(edit: &mut Edit<'_, '_>) -> Answer {
 pub fn delta(edit: &mut Edit<'_, '_>) -> Answer {
     let text = edit.args.get(2);
     let operand = edit.encode(text)?;
-    // An infinity and another one would be no number, for good.
+    // An infinity plus the opposite one would be NaN for good.
     if edit.source().number() == Some(Number::F64)
         && number(text).is_some_and(|number| !number.is_finite())
     {
@@ -204,7 +204,7 @@ pub fn delta(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// MSET: the pairs of one partition.
+/// MSET: sets the pairs of one partition.
 pub fn mset(edit: &mut Edit<'_, '_>, places: &[usize]) -> Result<i64, CommandError> {
     if edit.args.len().is_multiple_of(2) {
         return Err(CommandError::error(
@@ -226,7 +226,7 @@ pub fn mset_done(reply: &mut Reply, _: i64) {
     reply.ok();
 }
 
-/// MSETNX: all of the pairs, or none where any of the keys is there.
+/// MSETNX: sets all of the pairs, or none if any of the keys exists.
 pub fn msetnx(edit: &mut Edit<'_, '_>) -> Answer {
     let places: Vec<usize> = (1..edit.args.len()).step_by(2).collect();
     if edit.args.len().is_multiple_of(2) {
@@ -249,7 +249,7 @@ pub fn msetnx(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// DEL, UNLINK: how many of the keys were there.
+/// DEL, UNLINK: the number of keys that existed.
 pub fn del(edit: &mut Edit<'_, '_>, places: &[usize]) -> Result<i64, CommandError> {
     let mut deleted = 0;
     for &place in places {

@@ -1,13 +1,14 @@
-//! KV.RANGE: the keys of an ordered table between two bounds; KV.DELRANGE deletes them.
+//! KV.RANGE: reads the keys of an ordered table between two bounds. KV.DELRANGE deletes them.
 //!
-//! `KV.RANGE start end [LIMIT n] [REV] [KEYS|VALUES]`. A bound is a wire key behind `[` (inclusive)
+//! `KV.RANGE start end [LIMIT n] [REV] [KEYS|VALUES]`. A bound is a wire key after `[` (inclusive)
 //! or `(` (exclusive); without either it is inclusive. `-` is the beginning and `+` the end of the
 //! table that the other bound names. A wire key without a key, `table:`, is the table's beginning
-//! as start and its end as end. As end, `*table:prefix` is the place behind all keys that begin so.
-//! So `KV.RANGE log: +` is all of `log`, `KV.RANGE [log:2026-11 (log:2026-12` a month.
+//! as start and its end as end. As end, `*table:prefix` is the place after all keys with that
+//! prefix. So `KV.RANGE log: +` is all of `log`, `KV.RANGE [log:2026-11 (log:2026-12` a month.
 //!
 //! The reply is `[next, items]`. Items are key, value, key, value, ...; only one of the two with
-//! KEYS or VALUES. `next` takes start's place (with REV, end's) to go on, and is null at the end.
+//! KEYS or VALUES. `next` replaces start (with REV, end) in the next command, and is null at the
+//! end.
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -37,7 +38,7 @@ struct RangeOptions {
     values: bool,
 }
 
-/// A KV.RANGE, taken apart so that several nodes can be asked for their part of it.
+/// A parsed KV.RANGE, so that several nodes can be asked for their parts of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeRequest<'a> {
     pub table: &'a [u8],
@@ -69,12 +70,13 @@ impl<'a> RangeRequest<'a> {
         self.options.limit
     }
 
-    /// How many items a record is in the reply.
+    /// Returns the number of items of a record in the reply.
     pub fn parts(&self) -> usize {
         usize::from(self.options.keys) + usize::from(self.options.values)
     }
 
-    /// Its part of what lies from `lower` to below `upper`, or to the end; `None`: it has none.
+    /// Returns its part from `lower` up to but not including `upper`, or to the end. `None` if it
+    /// has none.
     pub fn piece(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<RangePiece> {
         let owned = |bound: &Bound<Cow<'_, [u8]>>| bound.as_ref().map(|key| key.to_vec());
         let start = match &self.start {
@@ -99,7 +101,7 @@ impl<'a> RangeRequest<'a> {
         is_any.then_some(RangePiece { start, end })
     }
 
-    /// Its part of a partition of an ordered table.
+    /// Returns its part of a partition of an ordered table.
     pub fn piece_within(&self, bounds: &Bounds) -> Option<RangePiece> {
         let key = |bound: &PartBound| match bound {
             PartBound::Key(key) => key.clone(),
@@ -109,7 +111,7 @@ impl<'a> RangeRequest<'a> {
         self.piece(&key(&bounds.lower), upper.as_deref())
     }
 
-    /// Whether nothing of it lies outside of a partition.
+    /// Returns whether all of it is in a partition.
     pub fn lies_within(&self, bounds: &Bounds) -> bool {
         let all = self.piece(&[], None);
         all.is_none() || self.piece_within(bounds) == all
@@ -119,7 +121,7 @@ impl<'a> RangeRequest<'a> {
         self.options.reverse
     }
 
-    /// The command that asks for at most so many records of a piece.
+    /// Returns the command that asks for at most `limit` records of a piece.
     pub fn args_of(&self, piece: &RangePiece, limit: usize) -> OwnedArgs {
         let bound = |bound: &Bound<Vec<u8>>| {
             let (mark, key): (&[u8], &[u8]) = match bound {
@@ -153,7 +155,7 @@ impl<'a> RangeRequest<'a> {
         args
     }
 
-    /// What `next` is where a reply ends with the piece before this one.
+    /// Returns `next` for a reply that ends with the piece before this one.
     pub fn next_at(&self, piece: &RangePiece) -> Vec<u8> {
         let (mark, key): (&[u8], &[u8]) = match (self.options.reverse, &piece.start, &piece.end) {
             (false, Bound::Included(key), _) => (b"[", key),
@@ -166,18 +168,18 @@ impl<'a> RangeRequest<'a> {
     }
 }
 
-/// A command that deletes a range of keys, taken apart.
+/// A parsed command that deletes a range of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeleteRequest<'a> {
     pub table: &'a [u8],
-    /// None: all keys.
+    /// `None` for all keys.
     pub range: Option<RangeRequest<'a>>,
-    /// It answers how many keys there were.
+    /// Whether it replies with the number of deleted keys.
     pub is_counted: bool,
 }
 
 impl<'a> DeleteRequest<'a> {
-    /// Of KV.DELRANGE or FLUSHDB.
+    /// Parses a KV.DELRANGE or a FLUSHDB.
     pub fn parse(args: &Args<'a>, default: Option<&'a TableName>) -> Result<Self, CommandError> {
         match args.is(0, "flushdb") {
             true => Ok(Self {
@@ -222,7 +224,7 @@ impl Default for RangeOptions {
     }
 }
 
-/// One bound: the table it names, if any, and the place in it.
+/// One bound: its table, if it names one, and the place in it.
 struct Edge<'a> {
     table: Option<&'a [u8]>,
     place: Bound<Cow<'a, [u8]>>,
@@ -270,10 +272,10 @@ pub fn range(call: &mut Call<'_>) -> Answer {
     reply(call, next, count * parts, &items)
 }
 
-/// The table, and the two bounds in it.
+/// The table and the two bounds in it.
 type NamedBounds<'a> = (&'a [u8], Bound<Cow<'a, [u8]>>, Bound<Cow<'a, [u8]>>);
 
-/// The bounds that the first two arguments are.
+/// Parses the bounds in the first two arguments.
 fn bounds<'a>(args: &Args<'a>) -> Result<NamedBounds<'a>, CommandError> {
     if args.get(1).starts_with(b"*") {
         return Err(CommandError::error(
@@ -305,7 +307,7 @@ fn check_ordered(source: Source<'_>) -> Answer {
     }
 }
 
-/// Of a table without ranges; `how` it is made with them.
+/// Returns the error for a table without ranges; `how` says how to create one with ranges.
 pub fn no_key_order(table: &[u8], how: &str) -> CommandError {
     let table = shown(table);
     CommandError::error(format!(
@@ -313,8 +315,8 @@ pub fn no_key_order(table: &[u8], how: &str) -> CommandError {
     ))
 }
 
-/// KV.DELRANGE start end [NOCOUNT]: deletes the keys of a live ordered table, at one moment. They
-/// are read only to be counted.
+/// KV.DELRANGE start end [NOCOUNT]: deletes the keys of a live ordered table at one moment. It
+/// reads them only to count them.
 pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
     let args = range_delete.args;
     let DeleteRequest {
@@ -349,7 +351,7 @@ pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
     Ok(())
 }
 
-/// FLUSHDB [table] [ASYNC | SYNC]: deletes the keys of a live table, at one moment.
+/// FLUSHDB [table] [ASYNC | SYNC]: deletes the keys of a live table at one moment.
 pub fn flush(range_delete: &mut RangeDelete<'_>) -> Answer {
     let (args, shared) = (range_delete.args, range_delete.shared);
     let table = flushed(&args, shared.config.default_table.as_ref())?;
@@ -360,7 +362,7 @@ pub fn flush(range_delete: &mut RangeDelete<'_>) -> Answer {
     Ok(())
 }
 
-/// The table that a FLUSHDB is about.
+/// Returns the table of a FLUSHDB.
 fn flushed<'a>(args: &Args<'a>, default: Option<&'a TableName>) -> Result<&'a [u8], CommandError> {
     let is_mode = |at: usize| args.is(at, "async") || args.is(at, "sync");
     let named = match args.len() {
@@ -453,8 +455,7 @@ fn is_empty(start: &Bound<&[u8]>, end: &Bound<&[u8]>) -> bool {
     }
 }
 
-/// A default table does not stand for a bound's: where it ends would depend on which tables there
-/// are.
+/// Bounds do not use the default table: the range's end would depend on which tables exist.
 fn named(wire: &[u8]) -> Result<(&[u8], &[u8]), CommandError> {
     split(wire).map_err(|_| {
         CommandError::error(format!(

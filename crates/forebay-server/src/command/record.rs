@@ -1,10 +1,10 @@
-//! KV.WRITE: one record as a load makes it, which is written without reading.
+//! KV.WRITE: writes one record in the form that a load produces, without reading.
 //!
 //! `KV.WRITE key UPDATE value`, `INSERT value`, `DELTA amount`, `INSERT value DELTA amount`, each
-//! with `PXAT unix-ms` behind it where it expires at a moment of its own, or `DELETE`. Values and
-//! amounts are in the form in which tables store them (docs/reference/run-format.md), so that what
-//! comes of rows, lists and numbers is, byte for byte, what runs built of the same records have.
-//! They are read through before they are taken.
+//! followed by `PXAT unix-ms` if it has an expiry of its own, or `DELETE`. Values and amounts have
+//! the form in which tables store them (docs/reference/run-format.md). So rows, lists and numbers
+//! are, byte for byte, the same as in runs built from the same records. The server validates them
+//! first.
 
 use forebay_engine::ValueKind;
 use forebay_run::operation::Operation;
@@ -15,7 +15,7 @@ use super::txn::Edit;
 use super::{Answer, CommandError};
 use crate::resp::Args;
 
-/// What a command says that the key's record is, and at which argument its expiry stands.
+/// Returns the command's operation, and the index of the argument with its expiry.
 fn parse<'a>(args: &Args<'a>) -> Option<(Operation<'a>, usize)> {
     let has_operand = args.len() > 3;
     if args.is(2, "delete") {
@@ -39,7 +39,7 @@ fn parse<'a>(args: &Args<'a>) -> Option<(Operation<'a>, usize)> {
     }
 }
 
-/// See the module's text.
+/// KV.WRITE key operation.
 pub fn write(edit: &mut Edit<'_, '_>) -> Answer {
     let args = edit.args;
     let (operation, at) = parse(&args).ok_or_else(CommandError::syntax)?;
@@ -65,7 +65,7 @@ pub fn write(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// Refuses what is no value of the table. Numbers, and amounts, the table looks at itself.
+/// Refuses an invalid value of the table. The table itself checks numbers and amounts.
 fn check_value(edit: &Edit<'_, '_>, value: &[u8]) -> Answer {
     let source = edit.source();
     let checked = match source.kind() {

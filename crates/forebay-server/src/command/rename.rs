@@ -1,4 +1,4 @@
-//! RENAME, RENAMENX and COPY, within a partition of a live table. A key's expiry goes with it.
+//! RENAME, RENAMENX and COPY, within a partition of a live table. They keep a key's expiry.
 
 use super::txn::Edit;
 use super::{Answer, CommandError, integer};
@@ -9,7 +9,7 @@ pub fn rename(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// RENAMENX: only where the new key is not there.
+/// RENAMENX: only if the new key does not exist.
 pub fn renamenx(edit: &mut Edit<'_, '_>) -> Answer {
     let moved = move_key(edit, false)?;
     edit.reply.int(i64::from(moved));
@@ -30,7 +30,8 @@ fn move_key(edit: &mut Edit<'_, '_>, replace: bool) -> Result<bool, CommandError
     Ok(copied)
 }
 
-/// Whether there was a key to be copied, and room for it.
+/// Copies a key. Returns `false` if the source is absent, or the destination exists and `replace`
+/// is not set.
 fn copy_key(edit: &mut Edit<'_, '_>, replace: bool) -> Result<bool, CommandError> {
     let to = edit.key_at(2);
     let Some(stored) = edit.old().cloned() else {

@@ -1,16 +1,17 @@
-//! SCAN over all tables, in a form that survives swaps.
+//! SCAN over all tables, with cursors that survive swaps.
 //!
-//! The tables are walked in the order of small numbers made from their names, and each of them in
-//! its own order. In a hashed table the cursor is a place among the hashes, which means the same in
-//! every version: a key that is there throughout is returned, whatever swaps come between. In an
-//! ordered table the place is a key, too long for a cursor: the server keeps it, under the number
-//! that the cursor is; when it was forgotten (the server keeps a bounded number of them), the table
-//! is walked again from its beginning; so it is when a version of the other order has come to
-//! serve, where the place means nothing. So a key can come twice, which SCAN allows, but none is
-//! left out.
+//! Tables are walked in the order of small numbers made from their names, and each table in its own
+//! order. In a hashed table the cursor is a place among the hashes, which means the same in every
+//! version. So a key that exists throughout is returned, whatever swaps happen.
 //!
-//! Cursors stay below 2^53, for some clients keep them in floats: 11 bits for the table (from 1),
-//! one that says whether the place is kept here, 41 for the place.
+//! In an ordered table the place is a key, which is too long for a cursor. The server keeps the key
+//! under the number in the cursor, for a bounded number of cursors. If the key was forgotten, the
+//! walk restarts at the table's beginning. The same happens if a version of the other order serves
+//! now, in which the place has no meaning. So a key can be returned twice, which SCAN allows, but
+//! none is left out.
+//!
+//! Cursors are below 2^53, because some clients keep them in floats. They have 11 bits for the
+//! table (from 1), one bit for whether the server keeps the place, and 41 for the place.
 
 use forebay_io::Random;
 use forebay_run::Order;
@@ -31,21 +32,21 @@ const PLACE_BITS: u32 = 42;
 /// Set in the place of an ordered table.
 const KEPT: u64 = 1 << (PLACE_BITS - 1);
 const TABLE_NUMBERS: u64 = (1 << 11) - 1;
-/// Bits of a hash64 that the place leaves out.
+/// The bits of a hash64 that the place leaves out.
 const CUT_BITS: u32 = 65 - PLACE_BITS;
-/// The most keys that one SCAN looks at, more or less.
+/// The approximate limit of keys that one SCAN reads.
 const MAX_COUNT: usize = 10_000;
-/// How many places in ordered tables are kept.
+/// The number of kept places in ordered tables.
 const KEPT_PLACES: usize = 16_384;
 
-/// Where walks through ordered tables go on.
+/// The places where walks through ordered tables continue.
 #[derive(Debug, Default)]
 pub struct ScanCursors {
-    /// Oldest first: a number below 2^41, with [`KEPT`], and the key to go on from.
+    /// Oldest first: a number below 2^41, with [`KEPT`], and the key to continue from.
     places: Mutex<VecDeque<(u64, Vec<u8>)>>,
 }
 
-/// What a SCAN asks for.
+/// The arguments of a SCAN.
 pub struct ScanRequest<'a> {
     pub cursor: ScanCursor,
     pub shown: ShownKeys<'a>,
@@ -53,17 +54,17 @@ pub struct ScanRequest<'a> {
     kind: Option<&'a [u8]>,
 }
 
-/// Where a SCAN begins, or the next one goes on.
+/// The place where a SCAN begins or the next one continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanCursor {
-    /// A table's number; from it on.
+    /// The number of the first table.
     pub table: u64,
-    /// In that table.
+    /// The place in that table.
     pub place: u64,
 }
 
 impl ScanCursors {
-    /// The place in an ordered table from which a key is the next.
+    /// Keeps the next key and returns its place in an ordered table.
     pub fn keep(&self, random: &dyn Random, key: &[u8]) -> u64 {
         let number = random.next_u64() >> CUT_BITS | KEPT;
         let mut places = self.places.lock();
@@ -74,7 +75,7 @@ impl ScanCursors {
         number
     }
 
-    /// The key that a place of an ordered table begins with, if it is known.
+    /// Returns the key of a place in an ordered table, if it is known.
     pub fn find(&self, number: u64) -> Option<Vec<u8>> {
         if number & KEPT == 0 {
             return None;
@@ -120,7 +121,7 @@ pub fn scan(call: &mut Call<'_>) -> Answer {
 }
 
 impl ScanCursor {
-    /// The beginning of a table.
+    /// Returns the beginning of a table.
     pub fn table(number: u64) -> Self {
         Self {
             table: number,
@@ -138,7 +139,7 @@ impl ScanCursor {
         })
     }
 
-    /// The reply of a SCAN that found these keys and goes on here.
+    /// Writes the reply of a SCAN that found these keys and continues at this place.
     pub fn reply(self, keys: &[Vec<u8>], reply: &mut Reply) {
         let cursor = self.table << PLACE_BITS | self.place;
         reply.array(2);
@@ -182,8 +183,8 @@ impl<'a> ScanRequest<'a> {
     }
 }
 
-/// Gives every table its number, and sorts by it. A table keeps its number when others come and go,
-/// but for the rare case that two names want the same one.
+/// Gives every table its number, and sorts by it. A table keeps its number when others are added or
+/// removed, except in the rare case that two names want the same one.
 pub fn numbered<T>(tables: Vec<T>, name: impl Fn(&T) -> &TableName) -> Vec<(u64, T)> {
     let wanted = |name: &TableName| 1 + xxh3_64(name.as_str().as_bytes()) % TABLE_NUMBERS;
     let mut numbered: Vec<(u64, T)> = tables
@@ -199,7 +200,7 @@ pub fn numbered<T>(tables: Vec<T>, name: impl Fn(&T) -> &TableName) -> Vec<(u64,
     numbered
 }
 
-/// The hash that a place begins with; that of an ordered table is none here.
+/// Returns the first hash of a place of a hashed table.
 pub fn first_hash(place: u64) -> u64 {
     if place & KEPT == 0 {
         place << CUT_BITS
@@ -208,13 +209,13 @@ pub fn first_hash(place: u64) -> u64 {
     }
 }
 
-/// The place of a hash.
+/// Returns the place of a hash.
 pub fn place_of_hash(hash: u64) -> u64 {
     hash >> CUT_BITS
 }
 
-/// Walks on from `place` until enough keys were seen; answers where to go on, `None` at the end.
-/// Keys of one place are never parted.
+/// Walks from `place` until enough keys were seen. Returns where to continue, `None` at the end.
+/// Keys of one place stay together.
 fn walk_hashed(
     source: Source<'_>,
     place: u64,
@@ -248,7 +249,7 @@ fn walk_ordered(
     let cursors = &call.shared.scan_cursors;
     let first = cursors.find(place);
     let from = first.as_deref().map_or(Bound::Unbounded, Bound::Included);
-    // Not `scan_keys`: what is not here is for others to tell.
+    // Not `scan_keys`: other nodes return the keys that this one lacks.
     let range = ScanRange::keys(from, Bound::Unbounded);
     let mut scan = source.scan(range, Direction::Forward);
     while scan.advance()? {

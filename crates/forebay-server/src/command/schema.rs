@@ -1,4 +1,4 @@
-//! KV.SCHEMA: what the values of a table are, for clients that give them types.
+//! KV.SCHEMA: describes the values of a table, for clients that type them.
 
 use forebay_engine::Source;
 use serde_json::json;
@@ -7,9 +7,9 @@ use super::Answer;
 use super::call::SessionCall;
 use super::cluster::named_table;
 
-/// KV.SCHEMA table: an object in JSON. `version` is that which serves here, null of a live table;
-/// `value` and `columns` are as in a manifest; `key` is the template that made the keys, null where
-/// clients choose them; `number` is what each value is, if it is one number.
+/// KV.SCHEMA table: a JSON object. `version` is the serving version on this node, null for a live
+/// table. `value` and `columns` are as in a manifest. `key` is the template that made the keys,
+/// null if clients choose them. `number` is the type of each value if it is one number.
 pub fn schema(call: &mut SessionCall<'_>) -> Answer {
     let source = named_table(call)?;
     let (version, key) = match source {

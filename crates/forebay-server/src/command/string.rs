@@ -1,4 +1,4 @@
-//! GET's relatives. Of a row or a list they see its JSON text.
+//! GET's relatives. Of a row or a list they see the JSON text.
 
 use std::ops::Range;
 
@@ -35,8 +35,8 @@ pub fn getrange(call: &mut Call<'_>) -> Answer {
     call.check_size()
 }
 
-/// The part of a string of `len` bytes or bits from `start` to `end`, as [`clamp`] has it, but that
-/// an end before the beginning is the beginning.
+/// Returns the part of a string of `len` bytes or bits from `start` to `end`, as [`clamp`] does.
+/// Unlike [`clamp`], it takes an end before the beginning as the beginning.
 pub fn span(start: i64, end: i64, len: usize) -> Range<usize> {
     match (start, end) {
         (..0, ..0) if start > end => 0..0,

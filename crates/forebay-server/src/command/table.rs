@@ -24,7 +24,7 @@ const TWO: Keys = Keys {
     last: 2,
     step: 1,
 };
-/// All from the second argument on.
+/// All arguments from the second on.
 const FROM_SECOND: Keys = Keys {
     first: 2,
     last: -1,
@@ -109,7 +109,7 @@ fn never(_: &Args<'_>) -> bool {
     false
 }
 
-/// Changes one key.
+/// Returns a command that changes one key.
 const fn edit(
     name: &'static str,
     arity: i32,
@@ -128,7 +128,7 @@ const fn edit(
     }
 }
 
-/// Changes several keys.
+/// Returns a command that changes several keys.
 const fn many(
     name: &'static str,
     arity: i32,
@@ -148,7 +148,7 @@ const fn many(
     }
 }
 
-/// Changes several keys of one partition.
+/// Returns a command that changes several keys of one partition.
 const fn together(
     name: &'static str,
     arity: i32,
@@ -168,8 +168,8 @@ const fn together(
     }
 }
 
-/// A command of Redis that writes, and that no table here takes; `keys` tells for which it was
-/// meant.
+/// Returns a write command of Redis that no table of Forebay accepts. `keys` says for which tables
+/// it was meant.
 const fn refused(name: &'static str, keys: Keys) -> Command {
     Command {
         name,
@@ -198,9 +198,9 @@ const MSET: Run = Run::Many {
     reads: false,
 };
 
-// One command a line.
+// One command per line.
 #[rustfmt::skip]
-/// All commands that are known. A command's place in it is its number in the metrics.
+/// All known commands. A command's place in it is its number in the metrics.
 pub static COMMANDS: &[Command] = &[
     read("get", 2, ONE, "string", "The value of a key; rows and lists as JSON.", get::get),
     read("mget", -2, ALL, "string", "The values of several keys.", get::mget),
@@ -341,7 +341,7 @@ pub static COMMANDS: &[Command] = &[
     refused("zrem", ONE),
 ];
 
-/// Of commands whose first argument is a subcommand.
+/// For commands whose first argument is a subcommand.
 const SECOND: Keys = Keys {
     first: 2,
     last: 2,

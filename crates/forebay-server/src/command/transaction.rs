@@ -1,15 +1,15 @@
 //! MULTI, EXEC, DISCARD: commands that run together.
 //!
-//! Commands are checked and kept as they come, and run together at EXEC. Where all of them read, no
-//! swap falls between them: all see the versions that served when EXEC began, and keys of a
-//! partition of a live table as they are at one moment. Where one writes, all must be on keys of
-//! one partition of one live table, and no other write to it falls between.
+//! Commands are checked and queued as they arrive, and run together at EXEC. If all of them read,
+//! no swap happens between them: all see the versions that served when EXEC began. They see the
+//! keys of a partition of a live table as of one moment. If one of them writes, all must be on keys
+//! of one partition of one live table. No other write to the partition happens between them.
 
 use super::call::SessionCall;
 use super::{Answer, COMMANDS, Command, CommandError, Run, Watches};
 use crate::resp::{Args, OwnedArgs};
 
-/// The most that the commands of one MULTI may hold.
+/// The most bytes of the queued commands of one MULTI.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// The commands since MULTI.
@@ -17,14 +17,14 @@ const MAX_QUEUED_BYTES: usize = 16 << 20;
 pub struct QueuedCommands {
     pub commands: Vec<(usize, OwnedArgs)>,
     bytes: usize,
-    /// What was watched when EXEC came.
+    /// The watched keys as of EXEC.
     pub watches: Watches,
-    /// A command was refused: EXEC will not run any.
+    /// Whether a command was refused: EXEC will not run any.
     pub failed: bool,
 }
 
 impl QueuedCommands {
-    /// These commands, with nothing watched.
+    /// Creates a queue of these commands, without watched keys.
     pub fn of(commands: Vec<(usize, OwnedArgs)>) -> Self {
         Self {
             commands,
@@ -44,7 +44,7 @@ impl QueuedCommands {
             .any(|(place, _)| COMMANDS[*place].writes())
     }
 
-    /// Keeps the command at place `place` of the command table.
+    /// Queues the command at place `place` of the command table.
     pub fn push(
         &mut self,
         place: usize,
@@ -79,7 +79,7 @@ pub fn multi(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// EXEC itself runs where the connection runs commands; here it is only refused.
+/// Refuses EXEC. A valid EXEC runs where the connection runs commands.
 pub fn exec(_: &mut SessionCall<'_>) -> Answer {
     Err(CommandError::error("ERR EXEC without MULTI"))
 }

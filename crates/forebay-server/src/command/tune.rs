@@ -1,4 +1,4 @@
-//! CONFIG, SLOWLOG, LATENCY and MEMORY: how the server does, and the few settings that can change.
+//! CONFIG, SLOWLOG, LATENCY and MEMORY: server statistics, and the few settings that can change.
 
 use super::call::{Call, SessionCall};
 use super::{Answer, CommandError, integer, shown};
@@ -51,7 +51,7 @@ fn get(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// Settings that can change while the server runs; all of them or none.
+/// Sets settings that can change while the server runs; all of them or none.
 fn set(call: &mut SessionCall<'_>) -> Answer {
     let (args, log) = (call.args, &call.shared.slow_log);
     if !args.len().is_multiple_of(2) {
@@ -90,7 +90,7 @@ fn not_set(name: &[u8]) -> CommandError {
     ))
 }
 
-/// The settings of Redis that mean something here, or that clients insist on asking for.
+/// Returns the settings of Redis that apply to Forebay, or that clients always ask for.
 fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let limits = &shared.config.limits;
     let idle = limits.idle_time.map_or(0, |time| time.as_secs());
@@ -183,7 +183,7 @@ pub fn latency(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// By command: how many there were, and how many took at most so many microseconds.
+/// Replies with the number of calls by command, and the number up to each latency in microseconds.
 fn histograms(call: &mut SessionCall<'_>) {
     let (wanted, mut latencies) = (call.args.skip(2), call.shared.totals().latencies);
     let named = |name: &str| {
@@ -222,14 +222,14 @@ pub fn memory(call: &mut Call<'_>) -> Answer {
         (b"doctor", 2) => call.reply.verbatim(
             "Nothing is amiss that is known here: MEMORY STATS and INFO memory have the figures.",
         ),
-        // What is free is the allocator's.
+        // The allocator manages free memory.
         (b"purge", 2) => call.reply.ok(),
         _ => return Err(CommandError::unknown_subcommand("MEMORY", call.args.get(1))),
     }
     Ok(())
 }
 
-/// The bytes of key and value.
+/// Replies with the bytes of key and value.
 fn memory_usage(call: &mut Call<'_>) -> Answer {
     if call.args.len() == 5 {
         let samples = integer(call.args.get(4))

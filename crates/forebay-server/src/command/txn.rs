@@ -1,4 +1,4 @@
-//! Keys of one partition of a live table while a command, or a MULTI, changes them.
+//! Keys of one partition of a live table while a command or a MULTI changes them.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -15,50 +15,51 @@ use super::value::{reply_value, text};
 use super::{Answer, CommandError};
 use crate::resp::{Args, Reply};
 
-/// Never, as a moment of expiry: in commands, and of what a table holds.
+/// The expiry "never", in commands and in the contents of a table.
 pub const NEVER_MS: u64 = u64::MAX;
-/// Never, in a table that gives a lifetime of its own to all that names no moment.
+/// The expiry "never" in a table that gives a default TTL to records without an expiry.
 const PERSISTENT_MS: u64 = u64::MAX - 1;
 
-/// See the module's text. Nothing is written before the batch is.
+/// The state of a transaction on one partition. Nothing is written before the batch is.
 #[derive(Debug)]
 pub struct Txn<'t> {
     pub table: &'t LiveTable,
     clock: &'t dyn Clock,
-    /// What keys hold after the commands so far, as far as some command asks; sorted by key.
+    /// The values of keys after the commands so far, for keys that some command reads; sorted by
+    /// key.
     held: Vec<HeldKey<'t>>,
-    /// Reads those of them that are not known yet.
+    /// Reads the values that are not known yet.
     locked: Option<&'t LockedKeys<'t>>,
-    /// The places of those that the command under way has read.
+    /// The places of the keys that the current command has read.
     read: RefCell<Vec<usize>>,
-    /// Why a key could not be read.
+    /// The reason why a key could not be read.
     failed: OnceCell<CommandError>,
-    /// Whether later commands may ask.
+    /// Whether later commands may read the values.
     keeps: bool,
     pub batch: Batch,
 }
 
-/// A key that some command asks for.
+/// A key that some command reads.
 #[derive(Debug)]
 struct HeldKey<'t> {
     key: &'t [u8],
-    /// Empty until some command asks.
+    /// Empty until some command reads it.
     stored: OnceCell<Option<Stored>>,
     change: Change,
 }
 
-/// What is written of a key when all commands have run: one operation, whatever they did.
+/// The write of a key when all commands have run: one operation, whatever they did.
 #[derive(Debug, Default)]
 enum Change {
     #[default]
     Nothing,
-    /// What is stored, or that nothing is.
+    /// The stored value, or its absence, as a whole.
     Whole(Times),
-    /// Bytes behind those that were there: these may be many.
+    /// Bytes appended to the old value, which may be long.
     Appended(Vec<u8>, Times),
 }
 
-/// A command that changes keys, under way.
+/// A command in progress that changes keys.
 pub struct Edit<'e, 't> {
     pub args: Args<'e>,
     pub txn: &'e mut Txn<'t>,
@@ -66,7 +67,7 @@ pub struct Edit<'e, 't> {
 }
 
 impl HeldKey<'_> {
-    /// REQUIRES: it is known what is stored.
+    /// Adds a delta. REQUIRES: the stored value is known.
     fn add(&mut self, kind: DeltaKind, delta: &[u8], times: Times) -> Result<(), OperandError> {
         let expires_ms = times.expires_ms;
         match self.stored.get_mut() {
@@ -92,7 +93,7 @@ impl HeldKey<'_> {
 }
 
 impl<'t> Txn<'t> {
-    /// For one command that looks at nothing.
+    /// Creates a transaction for one command that reads nothing.
     pub fn blind(table: &'t LiveTable, clock: &'t dyn Clock) -> Self {
         Self {
             table,
@@ -106,7 +107,7 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// For a command that looks at one key, which holds this.
+    /// Creates a transaction for a command that reads one key with this value.
     pub fn holding(
         table: &'t LiveTable,
         clock: &'t dyn Clock,
@@ -124,7 +125,7 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// For commands that look at these keys.
+    /// Creates a transaction for commands that read these keys.
     pub fn reading(
         table: &'t LiveTable,
         clock: &'t dyn Clock,
@@ -146,7 +147,8 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Whether several commands follow each other: each sees what those before it did.
+    /// Sets whether several commands follow each other: each then sees the effects of the previous
+    /// ones.
     #[must_use]
     pub fn of_several(mut self, keeps: bool) -> Self {
         self.keeps = keeps;
@@ -161,8 +163,8 @@ impl<'t> Txn<'t> {
         self.held.binary_search_by_key(&key, |held| held.key).ok()
     }
 
-    /// What a key holds, kept until the command ends: see [`Txn::end_command`]. REQUIRES: the key
-    /// is one of those that the transaction looks at.
+    /// Returns a key's value, kept until the command ends: see [`Txn::end_command`]. REQUIRES: the
+    /// key is one of those that the transaction reads.
     pub fn get(&self, key: &[u8]) -> Option<&Stored> {
         let place = self.place(key)?;
         let held = &self.held[place];
@@ -172,7 +174,7 @@ impl<'t> Txn<'t> {
                 stored
             }
             Err(stop) => {
-                // The first one is told.
+                // The first error is reported.
                 let _ = self.failed.set(stop);
                 None
             }
@@ -180,7 +182,7 @@ impl<'t> Txn<'t> {
         held.stored.get_or_init(read).as_ref()
     }
 
-    /// What a key holds, which is not kept. REQUIRES: as [`Txn::get`].
+    /// Returns a key's value without keeping it. REQUIRES: as [`Txn::get`].
     pub fn look(&self, key: &[u8]) -> Result<Option<Stored>, CommandError> {
         let known = self.place(key).map(|place| &self.held[place].stored);
         match known.and_then(OnceCell::get) {
@@ -196,8 +198,8 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Lets go of the values that a command read and did not change, so that those of many
-    /// commands are not held together. An error where a key could not be read.
+    /// Releases the values that a command read and did not change, so that those of many commands
+    /// are not held together. Returns an error if a key could not be read.
     pub fn end_command(&mut self) -> Answer {
         for place in self.read.get_mut().drain(..) {
             let held = &mut self.held[place];
@@ -208,7 +210,7 @@ impl<'t> Txn<'t> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// When a key expires that a command sets and says nothing of it.
+    /// Returns the expiry of a key that a command sets without an expiry.
     fn fresh_ms(&self) -> u64 {
         match self.table.options().expiry {
             Expiry::AfterMs(ms) => self.now_ms().saturating_add(ms).min(PERSISTENT_MS),
@@ -216,17 +218,17 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Sets a key to a value, which expires as the table says.
+    /// Sets a key to a value with the table's default expiry.
     pub fn set(&mut self, key: &[u8], value: Vec<u8>) -> Answer {
         self.set_until(key, value, self.fresh_ms())
     }
 
-    /// Sets a key to what is made of its value; its expiry stays.
+    /// Sets a key to a new form of its value; its expiry stays.
     pub fn rewrite(&mut self, key: &[u8], value: Vec<u8>) -> Answer {
         self.set_until(key, value, self.kept_ms(key))
     }
 
-    /// Puts bytes behind the value of a key that is looked at; its expiry stays.
+    /// Appends bytes to the value of a key that the transaction reads; its expiry stays.
     pub fn extend(&mut self, key: &[u8], more: &[u8]) -> Answer {
         let times = self.times(self.kept_ms(key))?;
         let held = self.held_key(key);
@@ -240,13 +242,13 @@ impl<'t> Txn<'t> {
         Ok(())
     }
 
-    /// The expiry of a key that is there; of one that is not, what the table says.
+    /// Returns the expiry of a key that exists, or the table's default.
     pub fn kept_ms(&self, key: &[u8]) -> u64 {
         let stored = self.get(key);
         stored.map_or_else(|| self.fresh_ms(), |stored| stored.expires_ms)
     }
 
-    /// Sets a key to a value that expires at a moment to come, or never.
+    /// Sets a key to a value that expires at a future moment, or never.
     pub fn set_until(&mut self, key: &[u8], value: Vec<u8>, expires_ms: u64) -> Answer {
         check_length(value.len())?;
         let times = self.times(expires_ms)?;
@@ -273,7 +275,7 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Writes a record; `expires_ms` is by default as the table says.
+    /// Writes a record; without `expires_ms` it has the table's default expiry.
     pub fn write(
         &mut self,
         key: &[u8],
@@ -293,7 +295,7 @@ impl<'t> Txn<'t> {
             Operation::Timed(_) => return Err(CommandError::syntax()),
         };
         if self.place(key).is_none() {
-            // What is there is not looked at.
+            // The old value is not read.
             check_length(value.len())?;
             let times = self.times(expires_ms)?;
             self.batch.push(key, operation.with_times(times));
@@ -311,7 +313,7 @@ impl<'t> Txn<'t> {
         Some(&mut self.held[place])
     }
 
-    /// What all commands together write.
+    /// Returns the batch of all commands' writes.
     pub fn into_batch(mut self) -> Batch {
         for held in &self.held {
             match (&held.change, held.stored.get().and_then(Option::as_ref)) {
@@ -330,7 +332,7 @@ impl<'t> Txn<'t> {
         self.batch
     }
 
-    /// Adds by the table's kind of deltas; the sum expires at a moment to come, or never.
+    /// Adds by the table's kind of deltas. The sum expires at a future moment, or never.
     fn delta_until(&mut self, key: &[u8], delta: &[u8], expires_ms: u64) -> Answer {
         let Some(kind) = self.table.options().delta else {
             let table = self.table.name();
@@ -358,7 +360,7 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Adds to a key without looking at it: the sum expires as the table says.
+    /// Adds to a key without reading it: the sum has the table's default expiry.
     pub fn delta(&mut self, key: &[u8], delta: &[u8]) -> Answer {
         self.delta_until(key, delta, self.fresh_ms())
     }
@@ -368,7 +370,7 @@ impl<'t> Txn<'t> {
         self.delta_until(key, delta, self.kept_ms(key))
     }
 
-    /// A moment of expiry as the table is told of it.
+    /// Converts an expiry to the form that the table takes.
     fn times(&self, expires_ms: u64) -> Result<Times, CommandError> {
         match (self.table.options().expiry, expires_ms) {
             (Expiry::Never, NEVER_MS) => Ok(Times::NONE),
@@ -378,7 +380,7 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Of a table whose keys cannot expire.
+    /// Returns the error for a table whose keys cannot expire.
     pub fn no_expiry(&self) -> CommandError {
         let table = self.table.name();
         CommandError::error(format!(
@@ -388,12 +390,12 @@ impl<'t> Txn<'t> {
     }
 }
 
-/// A text as the nearest float.
+/// Parses a text as the nearest float.
 pub fn number(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether a moment of expiry that a table holds is one that never comes.
+/// Returns whether a stored expiry means never.
 pub fn is_never(expires_ms: u64) -> bool {
     expires_ms >= PERSISTENT_MS
 }
@@ -412,14 +414,14 @@ impl<'e, 't> Edit<'e, 't> {
         Source::Live(self.txn.table)
     }
 
-    /// The key that an argument names, which is of the transaction's table.
+    /// Returns the key in an argument, which is of the transaction's table.
     pub fn key_at(&self, place: usize) -> &'e [u8] {
         let wire = self.args.get(place);
         let colon = wire.iter().position(|&byte| byte == b':');
         colon.map_or(&[], |colon| &wire[colon + 1..])
     }
 
-    /// The first key.
+    /// Returns the first key.
     pub fn key(&self) -> &'e [u8] {
         self.key_at(1)
     }
@@ -428,31 +430,31 @@ impl<'e, 't> Edit<'e, 't> {
         self.txn.get(self.key())
     }
 
-    /// A copy of the first key's value; empty where it has none.
+    /// Returns a copy of the first key's value; empty if it has none.
     pub fn old_bytes(&self) -> Vec<u8> {
         self.old()
             .map_or_else(Vec::new, |stored| stored.value.clone())
     }
 
-    /// What GET gives of the first key.
+    /// Returns the first key's value as GET gives it.
     pub fn old_text(&self) -> Result<Option<Cow<'_, [u8]>>, CommandError> {
         let value = |stored| text(self.source(), Cow::Borrowed(stored));
         self.old().map(|stored| value(&stored.value)).transpose()
     }
 
-    /// Replies with what GET gives of the first key.
+    /// Replies with the first key's value as GET gives it.
     pub fn reply_old(&mut self) -> Answer {
         let stored = self.txn.get(self.key()).map(|stored| &stored.value[..]);
         reply_value(self.reply, Source::Live(self.txn.table), stored)
     }
 
-    /// The kind of the table's deltas, if it joins bytes.
+    /// Returns whether the table's deltas join bytes.
     pub fn joins(&self) -> bool {
         self.txn.table.options().delta == Some(DeltaKind::Append)
     }
 
-    /// What a value as a client gives it is stored as. A number that would be stored as another one
-    /// is refused.
+    /// Returns the stored form of a client's value. Refuses a number that would be stored as
+    /// another one.
     pub fn encode(&self, text: &[u8]) -> Result<Vec<u8>, CommandError> {
         if self.source().number() == Some(Number::F64) {
             check_float(text, number(text), FLOAT64_DIGITS, "")?;
@@ -460,7 +462,7 @@ impl<'e, 't> Edit<'e, 't> {
         self.encode_made(text)
     }
 
-    /// The same for a value that was made here.
+    /// Returns the stored form of a value that the server computed.
     pub fn encode_made(&self, text: &[u8]) -> Result<Vec<u8>, CommandError> {
         let source = self.source();
         match (source.kind(), source.number()) {

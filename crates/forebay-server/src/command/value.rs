@@ -1,4 +1,4 @@
-//! What GET gives of a value.
+//! The values that GET returns.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::{Answer, CommandError};
 use crate::resp::Reply;
 
 /// Replies with a value as GET does: bytes as they are, numbers in decimal, rows and lists as JSON,
-/// null when absent.
+/// null if absent.
 #[inline]
 pub fn reply_value(reply: &mut Reply, source: Source<'_>, value: Option<&[u8]>) -> Answer {
     match (value, source.kind()) {
@@ -22,7 +22,7 @@ pub fn reply_value(reply: &mut Reply, source: Source<'_>, value: Option<&[u8]>) 
     Ok(())
 }
 
-/// Appends what GET gives of a value.
+/// Appends a value's text as GET gives it.
 pub fn write_text(source: Source<'_>, value: &[u8], out: &mut Vec<u8>) -> Result<(), CommandError> {
     match source.kind() {
         ValueKind::Row => RowView::new(source.schema(), value)?.json(out)?,
@@ -35,7 +35,7 @@ pub fn write_text(source: Source<'_>, value: &[u8], out: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-/// What GET would reply, for commands that look into it.
+/// Returns GET's reply to a value, for commands that read into it.
 pub fn text<'a>(source: Source<'_>, value: Value<'a>) -> Result<Cow<'a, [u8]>, CommandError> {
     if matches!(source.kind(), ValueKind::Bytes { .. }) && source.number().is_none() {
         return Ok(value);

@@ -1,16 +1,17 @@
-//! WATCH: EXEC runs nothing once a key was changed that is watched.
+//! WATCH: EXEC runs nothing if a watched key was changed.
 //!
-//! A key of a live table counts as changed when it was written to, with whatever value, when a load
-//! added to its partition, and when it expired; one of a batch table when another version serves.
-//! EXEC finds out under the lock of the partition that it writes to, so that no write comes
-//! between: which is why the keys watched then have to lie in that partition.
+//! A key of a live table counts as changed after a write, even of the same value, after a load to
+//! its partition, and after its expiry. A key of a batch table counts as changed if another version
+//! serves. EXEC checks under the lock of the partition that it writes to, so that no write happens
+//! in between. Therefore the watched keys must be in that partition.
 //!
-//! Of a key of a live table of a cluster its version is remembered, as KV.GETV tells it, and
-//! compared where EXEC runs: by each replica that does a MULTI that writes, or by leave of the
-//! partition's leader. What was changed and changed back has the same version again.
+//! For a key of a live table of a cluster, the connection keeps its version, as KV.GETV returns it.
+//! The version is compared where EXEC runs: by each replica that applies a MULTI that writes, or
+//! with a read permit of the partition's leader. A value that was changed and changed back has the
+//! same version again.
 //!
-//! A key of the default table that was named without it changes as well when it comes to name
-//! another table: see [`KeyNames`].
+//! A key of the default table that was named without it also changes if it begins to name another
+//! table: see [`KeyNames`].
 
 use forebay_engine::live::{Expiry, KeyWatch, LiveTable};
 use forebay_engine::{PartitionId, Source, TableName};
@@ -24,7 +25,7 @@ use crate::execute::View;
 use crate::resp::{Args, OwnedArgs};
 use crate::users::Verb;
 
-/// The most that the keys watched by a connection may take.
+/// The most bytes of a connection's watched keys.
 const MAX_WATCHED_BYTES: usize = 4 << 20;
 
 /// The keys that a connection watches.
@@ -38,7 +39,8 @@ pub struct Watches {
 struct WatchedKeys {
     table: TableName,
     key: Vec<u8>,
-    /// The key alone means this table and key, as no table has the name that it begins with.
+    /// Whether the key without a table name means this table and key, because its prefix names no
+    /// table.
     stands_alone: bool,
     seen: SeenKeyState,
 }
@@ -46,9 +48,9 @@ struct WatchedKeys {
 /// Keys that WATCH names, some of them of live tables of a cluster.
 #[derive(Debug)]
 pub struct WatchAsk {
-    /// Those of which it is known already what they are.
+    /// The keys whose state is known already.
     known: Watches,
-    /// Those whose versions are to be read.
+    /// The keys whose versions are to be read.
     asked: Vec<AskedKey>,
 }
 
@@ -59,18 +61,18 @@ struct AskedKey {
     stands_alone: bool,
 }
 
-/// What is known of a watched key.
+/// The known state of a watched key.
 #[derive(Debug)]
 enum SeenKeyState {
     Live {
         partition: PartitionId,
         watch: KeyWatch,
-        /// When it expires; `None`: it could not be known without waiting for the device.
+        /// When it expires. `None` if that could not be determined without waiting for the device.
         expires_ms: Option<u64>,
     },
-    /// The version that serves.
+    /// The serving version.
     Batch(u64),
-    /// Of a live table of a cluster.
+    /// The key's version, for a live table of a cluster.
     Replicated(KeyVersion),
 }
 
@@ -83,7 +85,7 @@ impl Watches {
         self.watched.is_empty()
     }
 
-    /// Whether a key of a live table was written to.
+    /// Returns whether a key of a live table was written to.
     pub fn any_written(&self) -> bool {
         self.watched.iter().any(|watched| match &watched.seen {
             SeenKeyState::Live { watch, .. } => watch.is_written(),
@@ -91,7 +93,7 @@ impl Watches {
         })
     }
 
-    /// Keys of live tables of a cluster, each with its version behind it.
+    /// Returns the keys of live tables of a cluster, each followed by its version.
     pub fn versions(&self) -> OwnedArgs {
         let mut versions = OwnedArgs::default();
         for watched in &self.watched {
@@ -103,7 +105,7 @@ impl Watches {
         versions
     }
 
-    /// Keys with their versions, as [`Self::versions`] gives them.
+    /// Parses keys with their versions, as [`Self::versions`] returns them.
     pub fn of_versions(versions: &Args<'_>) -> Result<Self, CommandError> {
         let mut watches = Self::default();
         for at in (0..versions.len()).step_by(2) {
@@ -121,14 +123,14 @@ impl Watches {
         Ok(watches)
     }
 
-    /// Whether all keys are of live tables of a cluster.
+    /// Returns whether all keys are of live tables of a cluster.
     pub fn are_replicated(&self) -> bool {
         let is_replicated =
             |watched: &WatchedKeys| matches!(watched.seen, SeenKeyState::Replicated(_));
         self.watched.iter().all(is_replicated)
     }
 
-    /// Those of live tables of a cluster alone.
+    /// Returns only the keys of live tables of a cluster.
     pub fn replicated_only(&self) -> Self {
         let watched = self.replicated().map(|(watched, version)| WatchedKeys {
             table: watched.table.clone(),
@@ -140,20 +142,20 @@ impl Watches {
         Self { watched, bytes }
     }
 
-    /// The keys of live tables of a cluster, with their tables.
+    /// Returns the keys of live tables of a cluster, with their tables.
     pub fn replicated_wires(&self) -> impl Iterator<Item = Vec<u8>> {
         let replicated = self.replicated();
         replicated.map(|(watched, _)| wire_key(&watched.table, &watched.key))
     }
 
-    /// The keys of live tables of a cluster.
+    /// Returns the keys of live tables of a cluster.
     pub fn replicated_keys(&self) -> impl Iterator<Item = &[u8]> {
         let replicated = self.replicated();
         replicated.map(|(watched, _)| &watched.key[..])
     }
 
-    /// Whether a key of a live table of a cluster has another version than was seen, by what the
-    /// transaction holds of it.
+    /// Returns whether a key of a live table of a cluster has another version in the transaction
+    /// than the watched one.
     pub fn have_other_versions(&self, txn: &Txn<'_>) -> Result<bool, CommandError> {
         for (watched, seen) in self.replicated() {
             if KeyVersion::of(txn.look(&watched.key)?.as_ref()) != seen {
@@ -171,13 +173,13 @@ impl Watches {
         })
     }
 
-    /// Puts others to these, for which there was found to be room.
+    /// Adds watches, whose size was checked before.
     pub fn join(&mut self, others: Self) {
         self.watched.extend(others.watched);
         self.bytes += others.bytes;
     }
 
-    /// Refuses keys of which EXEC cannot know while it writes to this partition.
+    /// Refuses keys that EXEC cannot check while it writes to this partition.
     pub fn check_partition(&self, table: &LiveTable, written: PartitionId) -> Answer {
         let is_of = |watched: &WatchedKeys| match &watched.seen {
             SeenKeyState::Live { partition, .. } => {
@@ -215,13 +217,13 @@ impl Watches {
 }
 
 impl WatchAsk {
-    /// The keys whose versions are to be read.
+    /// Returns the keys whose versions are to be read.
     pub fn wires(&self) -> impl Iterator<Item = Vec<u8>> {
         let asked = self.asked.iter();
         asked.map(|asked| wire_key(&asked.table, &asked.key))
     }
 
-    /// All that is watched then. REQUIRES: a version for each of these keys, in their order.
+    /// Returns all watches. REQUIRES: a version for each of these keys, in their order.
     pub fn watches(self, versions: &[KeyVersion]) -> Watches {
         let mut watches = self.known;
         let asked = self.asked.into_iter().zip(versions);
@@ -284,7 +286,7 @@ pub fn watch(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// Whether a table is a live one of the cluster, be any of it here or not.
+/// Returns whether a table is a live table of the cluster, even if this node has no replica of it.
 fn is_replicated(call: &SessionCall<'_>, table: &[u8]) -> bool {
     if let Some(Source::Live(live)) = call.tables.get(table) {
         return call.tables.is_replica(live);
@@ -311,7 +313,7 @@ fn see(source: Source<'_>, key: &[u8]) -> Result<SeenKeyState, CommandError> {
         Source::Live(table) => table,
     };
     let partition = table.partition_holding(key)?;
-    // Watched first, so that no write after what is read of it goes by.
+    // The watch comes first, so that it catches every write after the read.
     let watch = table.watch(key)?;
     let expires_ms = match table.options().expiry {
         Expiry::Never => Some(u64::MAX),
@@ -327,8 +329,8 @@ fn see(source: Source<'_>, key: &[u8]) -> Result<SeenKeyState, CommandError> {
 }
 
 impl View<'_> {
-    /// Whether a watched key was changed, as far as that can be told before EXEC: see
-    /// [`Watches::any_written`]. Of keys of live tables of a cluster the replicas tell.
+    /// Returns whether a watched key is known to have changed before EXEC: see
+    /// [`Watches::any_written`]. For keys of live tables of a cluster, the replicas decide.
     pub fn is_any_changed(&self, watches: &Watches) -> Result<bool, CommandError> {
         for watched in &watches.watched {
             if self.is_changed(watched)? {
@@ -344,7 +346,7 @@ impl View<'_> {
         }
     }
 
-    /// Whether a key of a live table of a cluster has another version now than was seen.
+    /// Returns whether a key of a live table of a cluster has another version than the watched one.
     pub fn has_other_version(&self, watches: &Watches) -> Result<bool, CommandError> {
         for (watched, seen) in watches.replicated() {
             let name = watched.table.as_str().as_bytes();
@@ -370,7 +372,7 @@ impl View<'_> {
         }
         let name = watched.table.as_str().as_bytes();
         let table = match find_source(self.tables, self.user, name) {
-            // It was dropped.
+            // The table was dropped.
             Err(_) if self.tables.get(name).is_none() => return Ok(true),
             found => found?,
         };
@@ -379,8 +381,8 @@ impl View<'_> {
             (SeenKeyState::Live { expires_ms, .. }, Source::Live(table)) => match expires_ms {
                 Some(moment_ms) => Ok(*moment_ms <= self.shared.store.clock().unix_ms()),
                 None if !self.may_wait => Err(CommandError::NotResident),
-                // One that is there has not expired: it was not written to. Of one that is not,
-                // nobody knows whether it was. The next WATCH finds its page in memory.
+                // An existing key has not expired: it was not written. For an absent one it is
+                // unknown whether it expired. The next WATCH finds its page in memory.
                 None => Ok(table.expires_ms(&watched.key)?.is_none()),
             },
             _ => Ok(true),

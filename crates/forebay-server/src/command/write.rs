@@ -1,10 +1,9 @@
-//! How commands that change tables run. Live tables take them; a batch table changes only as a
-//! whole.
+//! Runs commands that change tables.
 //!
-//! A command that looks at what it changes runs under the partition's lock, on values read there;
-//! one that does not is written blindly. Either way its operations are one batch: one record of the
-//! log, seen whole or not at all. Keys in several partitions are changed one partition after the
-//! other.
+//! Live tables accept them; a batch table changes only as a whole. A command that reads the values
+//! it changes runs under the partition's lock. Other commands write blindly. Either way the
+//! operations are one batch: one record of the log, visible as a whole or not at all. Keys in
+//! several partitions are changed one partition after another.
 
 use forebay_engine::live::{Batch, LiveError, LiveTable, LockedKeys, Stored};
 use forebay_engine::{PartitionId, Source, TableName};
@@ -23,7 +22,7 @@ use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::users::{User, Verb};
 
-/// A command that deletes a range: it waits for the device as it walks.
+/// A command that deletes a range. It waits for the device as it walks.
 pub struct RangeDelete<'a> {
     pub args: Args<'a>,
     pub shared: &'a Shared,
@@ -55,7 +54,7 @@ impl<'a> RangeDelete<'a> {
 }
 
 impl View<'_> {
-    /// Runs a command that writes, alone. REQUIRES: it is one.
+    /// Runs a single write command. REQUIRES: it is one.
     pub fn write(
         &self,
         command: &'static Command,
@@ -123,8 +122,8 @@ impl View<'_> {
         let groups = self.groups(command, args)?;
         *first = groups.first().map(|(table, ..)| table.name().clone());
         if groups.len() > 1 && !self.may_wait {
-            // Should a later partition have to wait, the command would run again, and do again what
-            // it did to the earlier ones: after others may have written there.
+            // If a later partition had to wait, the command would run again and repeat its effects
+            // on the earlier partitions, possibly after other writes.
             return Err(CommandError::NotResident);
         }
         if !reads {
@@ -163,7 +162,7 @@ impl View<'_> {
         })
     }
 
-    /// Writes groups of keys blindly: nothing before all of it is known to be right.
+    /// Writes groups of keys blindly, after all of them were validated.
     fn write_groups(
         &self,
         groups: &[Group<'_>],
@@ -202,7 +201,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Runs `run` on the keys that it looks at, and writes what it makes.
+    /// Runs `run` on the keys that it reads, and writes the result.
     pub(super) fn change(
         &self,
         table: &LiveTable,
@@ -216,7 +215,7 @@ impl View<'_> {
             run(&mut txn)?;
             return self.write_batch(table, &txn.batch, commits);
         }
-        // Where a key could not be read, what the command made of that counts for nothing.
+        // If a key could not be read, the command's result is discarded.
         let finish = |mut txn: Txn<'_>| match (run(&mut txn), txn.end_command()) {
             (Ok(()), Ok(())) => (txn.into_batch(), Ok(())),
             (_, Err(stop)) | (Err(stop), _) => (Batch::new(), Err(stop)),
@@ -246,7 +245,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// The keys of a command by table and partition, in the order in which these come.
+    /// Groups a command's keys by table and partition, in the order of their first keys.
     fn groups<'a>(
         &'a self,
         command: &Command,
@@ -270,7 +269,7 @@ impl View<'_> {
     }
 }
 
-/// Of a command on keys that have to lie together, and do not.
+/// Returns the error for keys that must be in one partition and are not.
 fn apart(command: &Command, groups: &[Group<'_>]) -> CommandError {
     let name = command.name.to_uppercase();
     let mut tables = groups.iter().map(|(table, ..)| table.name());
@@ -294,7 +293,7 @@ pub(super) enum Several {
     Yes,
 }
 
-/// Changes the keys at some arguments; what it gives is added up over the partitions.
+/// Changes the keys at some arguments. The results are added up over the partitions.
 pub type ManyFn = fn(&mut Edit<'_, '_>, &[usize]) -> Result<i64, CommandError>;
 
 /// Refuses keys that no table can hold.
@@ -314,7 +313,7 @@ pub(super) fn check_keys(table: &LiveTable, command: &Command, args: &Args<'_>) 
     keys.try_for_each(|key| check_key(table.name(), split(key)?.1))
 }
 
-/// A live table that the user may write to.
+/// Returns a live table that the user may write to.
 pub(super) fn find_live<'t>(
     tables: &'t TableView,
     user: &User,
@@ -330,13 +329,13 @@ pub(super) fn find_live<'t>(
             false => Ok(table),
         },
         Some(Source::Batch(_)) => Err(batch_table(command, table)),
-        // Its replicas may be at other nodes.
+        // Other nodes may have its replicas.
         None if tables.in_cluster => Err(not_served(table)),
         None => Err(no_table(table)),
     }
 }
 
-/// Of a command that would change a batch table.
+/// Returns the error of a command that would change a batch table.
 pub fn batch_table(command: &Command, table: &[u8]) -> CommandError {
     let (name, table) = (command.name.to_uppercase(), shown(table));
     CommandError::error(format!(
@@ -345,7 +344,7 @@ pub fn batch_table(command: &Command, table: &[u8]) -> CommandError {
     ))
 }
 
-/// Of a command that no table here takes.
+/// Returns the error of a command that no table accepts.
 pub fn refuse_write(command: &Command, args: &Args<'_>, user: &User) -> CommandError {
     let name = command.name.to_uppercase();
     let place = usize::try_from(command.keys.first).unwrap_or(0);
@@ -379,7 +378,7 @@ impl From<NumberError> for CommandError {
     }
 }
 
-/// What a client is told of an error of a live table.
+/// Returns the error text for a client if a live table fails.
 pub fn live_error(error: &LiveError) -> String {
     let code = match error {
         LiveError::AcrossPartitions { .. } => "CROSSSLOT",

@@ -1,4 +1,4 @@
-//! Answers as JSON; errors are `{"error": "..."}`.
+//! Builds JSON answers. Errors are `{"error": "..."}`.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -77,7 +77,7 @@ pub async fn not_found() -> ErrorAnswer {
     ErrorAnswer::new(StatusCode::NOT_FOUND, "there is nothing at this path")
 }
 
-/// Every place is taken.
+/// The answer if all connections are in use.
 pub async fn too_many() -> ErrorAnswer {
     ErrorAnswer::new(
         StatusCode::SERVICE_UNAVAILABLE,

@@ -1,8 +1,8 @@
-//! A node of a cluster: checkpoints of what it leads of a live table, for `forebay backup`.
+//! Serves checkpoints of a live table's partitions that this node leads, for `forebay backup`.
 //!
-//! Whoever makes one draws an id and has every node flush, then every node hold, then every node
-//! take; reads the files that the answers to `take` name; and deletes the checkpoint. The steps are
-//! explained where they are done: `forebay_cluster::local`, `replicas/checkpoint_steps.rs`.
+//! The caller draws an id, then has every node flush, then every node hold, then every node take.
+//! It reads the files named in the answers to `take`, and deletes the checkpoint.
+//! `forebay_cluster::local`, `replicas/checkpoint_steps.rs`, explains the steps.
 
 use std::io;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use super::tables::waiting;
 use crate::shared::Shared;
 use crate::users::Verb;
 
-/// How long the whole file is, of which a part is answered.
+/// The length of the whole file, in an answer with a part of it.
 const FILE_BYTES: &str = "forebay-file-bytes";
-/// The most that is answered at once.
+/// The most bytes in one answer.
 const MOST_BYTES: usize = 8 << 20;
 const MOST_ID_BYTES: usize = 64;
 
-/// Which part of a file is asked for.
+/// The requested part of a file.
 #[derive(Debug, Deserialize)]
 pub struct FilePart {
     #[serde(default)]
@@ -81,7 +81,7 @@ pub async fn file(
     .await
 }
 
-/// `GET /v1/tables/T/checkpoints/ID`: says that somebody still wants it.
+/// `GET /v1/tables/T/checkpoints/ID`: keeps the checkpoint in use.
 pub async fn touch(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -113,7 +113,8 @@ fn octets(bytes: Vec<u8>) -> impl IntoResponse {
     )
 }
 
-/// Who may read and write the table, for its writes are held up for a moment.
+/// Requires the right to read and to write the table, because a checkpoint blocks its writes for a
+/// moment.
 fn admit(
     shared: &Shared,
     caller: &Caller,

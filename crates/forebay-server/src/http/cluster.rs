@@ -1,4 +1,4 @@
-//! A node of a cluster: the cluster's state, and nudges.
+//! Serves the state of the cluster, and accepts notifications for the coordinator.
 
 use std::io;
 use std::num::ParseIntError;
@@ -21,14 +21,14 @@ use super::unread::hide_unread;
 use crate::shared::Shared;
 use crate::users::Verb;
 
-/// The longest wait for news; the default, too.
+/// The longest wait for a newer revision, and the default.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// A caller that knows a revision already, and waits for a newer one.
+/// A request of a caller that knows a revision already and waits for a newer one.
 #[derive(Debug, Deserialize)]
 pub struct Poll {
     after: Option<String>,
-    /// At most so long: `5s` or `500ms`.
+    /// The longest wait: `5s` or `500ms`.
     wait: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Poll {
         if let (Some(after), Some(cluster)) = (after, &shared.cluster) {
             let clock = shared.store.clock();
             let newer = cluster.member().newer_head(after);
-            // What there is when the time is over is the answer, too.
+            // When the time is over, the current state is the answer.
             tokio::select! {
                 _ = within(&**clock, limit, newer) => {}
                 () = stopped(shared) => {}
@@ -57,7 +57,7 @@ impl Poll {
     }
 }
 
-/// A time from 1ms on, as `5s` or `500ms`.
+/// Parses a time of at least 1ms, as `5s` or `500ms`.
 pub fn parse_wait(text: &str, longest: Duration) -> Option<Duration> {
     let time = match text.strip_suffix("ms") {
         Some(ms) => Duration::from_millis(ms.parse().ok()?),
@@ -68,14 +68,14 @@ pub fn parse_wait(text: &str, longest: Duration) -> Option<Duration> {
         .then_some(time)
 }
 
-/// Has the coordinator look for requests. It gives nothing away, and costs one look.
+/// Makes the coordinator look for requests. It reveals nothing, and costs one look.
 pub async fn notify(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, ErrorAnswer> {
     ask(&shared, &Question::Notify).await?;
     Ok(Json(json!({ "notified": true })))
 }
 
-/// The state of the cluster, as the coordinator knows it; as this node does where none answers. Of
-/// tables the caller sees those that it may read.
+/// Returns the state of the cluster as the coordinator knows it, or as this node does if no
+/// coordinator answers. It covers the tables that the caller may read.
 pub async fn status(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,

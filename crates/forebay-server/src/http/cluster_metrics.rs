@@ -1,4 +1,4 @@
-//! What a node of a cluster tells Prometheus of it. The rules in deploy/alerts.yml ask for these.
+//! A cluster node's Prometheus metrics about the cluster. The rules in deploy/alerts.yml use them.
 
 use forebay_cluster::local::SPARE_BYTES;
 use forebay_cluster::map::{ClusterMap, MapTable};
@@ -65,7 +65,7 @@ fn nodes(page: &mut Page, map: &ClusterMap, facts: &NodeFacts) {
     }
 }
 
-/// How well a table is held.
+/// How completely the nodes hold a table.
 struct TableHeld {
     version: u64,
     missing: u64,
@@ -106,7 +106,7 @@ fn tables(page: &mut Page, map: &ClusterMap, sees: &dyn Fn(&str) -> bool) {
 }
 
 impl TableHeld {
-    /// Nothing is missing of a table that has no version yet.
+    /// A table without a version lacks nothing.
     fn of(map: &ClusterMap, table: &MapTable) -> Self {
         let (mut missing, mut unheld) = (0, 0);
         let ranges = table.layout.ranges().iter();
@@ -153,7 +153,7 @@ fn disk(page: &mut Page, shared: &Shared, rollouts: &RolloutFacts) {
         page.one(name, "gauge", help, free);
     }
     let states = shared.serving.states();
-    // What is being rolled out is on the disk already, or on its way.
+    // The version of a rollout is on the disk already, or being fetched.
     let rests = |table: &TableName| !rollouts.tables.contains(table);
     let resting = states.tables.iter().filter(|(table, _)| rests(table));
     let largest = resting.map(|(_, state)| state.file_bytes).max();

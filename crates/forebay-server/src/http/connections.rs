@@ -1,9 +1,9 @@
-//! The connections of the HTTP port.
+//! Limits the connections of the HTTP port.
 //!
-//! So many have a place. Those that come when all places are taken get an answer, too, one each:
-//! probes the usual one, everything else that there is no place. Of these few are held at a time;
-//! when more come, the oldest ends. So whoever takes all places, or opens connections and says
-//! nothing, does not keep a probe from its answer.
+//! A limited number of connections have a slot. When all slots are taken, each further connection
+//! gets one answer: probes the usual one, all other requests an error. Only a few of these
+//! connections exist at a time; when more arrive, the oldest is closed. So a client that takes all
+//! slots, or opens connections and sends nothing, does not block probes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -25,19 +25,19 @@ use tracing::{debug, warn};
 
 use crate::shared::Shared;
 
-/// From a connection's beginning to its end, requests and all.
+/// From a connection's beginning to its end, with all requests.
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
-/// The same of one without a place.
+/// The same limit for a connection without a slot.
 const EXTRA_TIME: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// See the module's text.
+/// The connections of the HTTP port and their slots.
 pub struct Connections {
     shared: Arc<Shared>,
     router: Router,
     probes: Router,
     places: Arc<Semaphore>,
-    /// Those without a place, oldest first.
+    /// Connections without a slot, oldest first.
     extra: Mutex<VecDeque<AbortHandle>>,
 }
 
@@ -64,14 +64,14 @@ impl Connections {
         }
     }
 
-    /// Returns when no connection has a place.
+    /// Waits until no connection has a slot.
     pub async fn ended(&self) {
         let all = self.shared.descriptors.http_connections;
-        // It is never closed.
+        // The semaphore is never closed.
         let _ = self.places.acquire_many(all as u32).await;
     }
 
-    // Connections are tasks of this thread, and of nobody else.
+    // Connections are tasks of this thread only.
     #[allow(clippy::disallowed_methods)]
     fn begin(&self, arrival: Box<dyn Arrival>) {
         let address = arrival.peer();
@@ -110,11 +110,11 @@ impl Connections {
     }
 }
 
-/// The client's address, as the handlers see it.
+/// The client's address, for the handlers.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub SocketAddr);
 
-/// Counts an HTTP connection while it is there.
+/// Counts an HTTP connection while it is open.
 struct ConnectionCount(Arc<Shared>);
 
 impl ConnectionCount {
@@ -167,7 +167,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(header_time)
         .keep_alive(keep_alive)
-        // Answers are sent as they are, without a copy that nobody counts.
+        // Answers are sent as they are, without an uncounted copy.
         .writev(true)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);

@@ -1,4 +1,4 @@
-//! The server's last events, as JSON or as a stream of Server-Sent Events.
+//! Serves the server's last events, as JSON or as a stream of Server-Sent Events.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -22,33 +22,33 @@ use crate::events::{Event, EventsAfter};
 use crate::shared::Shared;
 use crate::users::Verb;
 
-/// A stream without events sends a comment so often: who has gone is noticed.
+/// The interval of comments on a stream without events, which reveal closed connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Clients come back so long after a stream ended.
+/// The time after which clients reconnect when a stream ended.
 const RETRY: &str = "retry: 1000\n\n";
 
-/// What is asked for.
+/// The parameters of a request for events.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventsRequest {
-    /// The number of the last event that is known.
+    /// The number of the last event that the caller knows.
     after: Option<u64>,
-    /// Only events of this table.
+    /// Return only events of this table.
     table: Option<String>,
 }
 
-/// Who follows the events, and how far.
+/// A client that follows the events, and its position.
 struct Follower {
     shared: Arc<Shared>,
     caller: Caller,
     table: Option<String>,
     after: Option<u64>,
-    /// The first frame is sent at once.
+    /// Whether the first frame, which is sent at once, was sent.
     begun: bool,
 }
 
-/// The events that the caller may see: those of tables that it may read, and the others if it may
-/// read all tables.
+/// Returns the events that the caller may see: those of tables that it may read, and the others if
+/// it may read all tables.
 pub async fn events(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -86,7 +86,7 @@ pub async fn events(
 }
 
 impl Follower {
-    /// The events that come next, of those that the caller may see and wants.
+    /// Returns the next events that the caller may see and asked for.
     fn take(&mut self) -> EventsAfter {
         let mut after = self.shared.config.events.after(self.after);
         after.events.retain(|event| self.shows(event));
@@ -115,7 +115,7 @@ impl Follower {
         (headers, Body::from_stream(frames)).into_response()
     }
 
-    /// The next part of the stream; none: the server stops.
+    /// Returns the next part of the stream. `None` if the server stops.
     async fn frame(&mut self) -> Option<String> {
         let mut text = match std::mem::replace(&mut self.begun, true) {
             true => String::new(),

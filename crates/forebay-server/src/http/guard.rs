@@ -1,8 +1,8 @@
-//! Who may ask what.
+//! Authorizes HTTP requests.
 //!
-//! A browser on the operator's own machine can be made to send requests here by any page it shows:
-//! so the Host must be one of ours, and an Origin, where there is one, too. Where a users file is
-//! given, everything but health and readiness wants `Authorization: Basic` of a user or the bearer
+//! Any web page can make a browser on the operator's own machine send requests to this server. So
+//! the Host must be one of the server's, and an Origin, if present, too. If there is a users file,
+//! everything but health and readiness requires `Authorization: Basic` of a user or the bearer
 //! token.
 
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::host::{HostName, of_authority, of_origin};
 use crate::shared::Shared;
 use crate::users::{User, Verb};
 
-/// What the log calls who has the bearer token.
+/// The log's name for a caller with the bearer token.
 const TOKEN_NAME: &str = "(token)";
 
-/// Who asks, as the handlers see it.
+/// The caller, for the handlers.
 #[derive(Debug, Clone)]
 pub enum Caller {
-    /// Has the bearer token: may do anything.
+    /// A caller with the bearer token, which may do anything.
     Operator,
     User(Arc<User>),
 }
@@ -38,7 +38,7 @@ impl Caller {
         }
     }
 
-    /// Refuses one who may not read the table, in the same words whether it exists or not.
+    /// Refuses a caller that may not read the table, with the same error whether it exists or not.
     pub fn check_read(&self, table: &str) -> Result<(), ErrorAnswer> {
         if self.may(Verb::Read, table) {
             return Ok(());
@@ -50,7 +50,7 @@ impl Caller {
         ))
     }
 
-    /// Whether every table may be read.
+    /// Returns whether the caller may read every table.
     pub fn reads_all(&self) -> bool {
         match self {
             Caller::Operator => true,
@@ -58,7 +58,7 @@ impl Caller {
         }
     }
 
-    /// Whether what concerns other users may be seen.
+    /// Returns whether the caller may see what concerns other users.
     pub fn administers(&self) -> bool {
         match self {
             Caller::Operator => true,
@@ -66,7 +66,7 @@ impl Caller {
         }
     }
 
-    /// What the log calls the caller.
+    /// Returns the log's name for the caller.
     pub fn name(&self) -> &str {
         match self {
             Caller::Operator => TOKEN_NAME,
@@ -74,8 +74,8 @@ impl Caller {
         }
     }
 
-    /// Swap, rollback and compact are for who has the token, and for users with the verb `admin` of
-    /// the table.
+    /// Requires the rights to swap, roll back and compact: the token, or the verb `admin` of the
+    /// table.
     pub fn check_admin(&self, shared: &Shared, table: &str) -> Result<(), ErrorAnswer> {
         if self.may(Verb::Admin, table) {
             return Ok(());
@@ -97,7 +97,7 @@ impl Caller {
     }
 }
 
-/// Refuses a Host or an Origin that is not ours.
+/// Refuses a Host or an Origin that is not the server's.
 pub async fn check_origin(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -109,7 +109,7 @@ pub async fn check_origin(
 
 fn check_names(shared: &Shared, request: &Request) -> Result<(), ErrorAnswer> {
     let headers = request.headers();
-    // A request line may name the host as well: then both have to be ours.
+    // A request line may name the host as well: then both have to match.
     let named = request
         .uri()
         .authority()
@@ -133,7 +133,7 @@ fn check_names(shared: &Shared, request: &Request) -> Result<(), ErrorAnswer> {
     Ok(())
 }
 
-/// The values of a header; `None` for one that is no text.
+/// Returns the values of a header; `None` for one that is not text.
 fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Option<&str>> {
     headers
         .get_all(name)
@@ -145,7 +145,7 @@ fn several(headers: &HeaderMap, name: HeaderName) -> bool {
     headers.get_all(name).into_iter().count() > 1
 }
 
-/// Whether there is a host, and all mean this server.
+/// Returns whether there is a host, and all hosts are this server's.
 fn all_are_ours<'a>(shared: &Shared, hosts: impl Iterator<Item = Option<HostName<'a>>>) -> bool {
     let mut hosts = hosts.peekable();
     let is_ours = |host: Option<HostName<'_>>| match host {
@@ -167,7 +167,7 @@ fn is_named(shared: &Shared, name: &str) -> bool {
     known.any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Finds out who asks, and refuses those who are nobody.
+/// Identifies the caller, and refuses unknown ones.
 pub async fn authenticate(
     State(shared): State<Arc<Shared>>,
     mut request: Request,
@@ -193,10 +193,10 @@ pub async fn authenticate(
     Ok(next.run(request).await)
 }
 
-/// One who is not let in.
+/// A refused caller.
 struct Unauthorized {
     refused: ErrorAnswer,
-    /// Who it claims to be, with a wrong secret.
+    /// The user that it claimed to be, with a wrong secret.
     user: Option<String>,
 }
 

@@ -1,15 +1,15 @@
-//! Host and Origin, read strictly: what is not in the form of the standard names nobody.
+//! Parses Host and Origin strictly: any other form than the standard's is invalid.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whom a host names.
+/// The host in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostName<'a> {
     Address(IpAddr),
     Name(&'a str),
 }
 
-/// The host of `host`, `host:port`, `[v6]` or `[v6]:port`.
+/// Returns the host of `host`, `host:port`, `[v6]` or `[v6]:port`.
 pub fn of_authority(authority: &str) -> Option<HostName<'_>> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
@@ -28,7 +28,7 @@ pub fn of_authority(authority: &str) -> Option<HostName<'_>> {
     (!name.is_empty() && name.bytes().all(plain)).then_some(HostName::Name(name))
 }
 
-/// The host of `http://host:port`, and nothing behind it.
+/// Returns the host of `http://host:port` with nothing after it.
 pub fn of_origin(origin: &str) -> Option<HostName<'_>> {
     let schemes = ["http://", "https://"];
     let authority = schemes

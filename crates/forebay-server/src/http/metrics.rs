@@ -1,4 +1,4 @@
-//! The metrics, as Prometheus reads them.
+//! Serves the metrics in Prometheus's format.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use crate::metrics::{Drop, WorkerMetrics};
 use crate::shared::Shared;
 use crate::users::Verb;
 
-/// Of the tables those that the caller may read.
+/// Returns the metrics, with the tables that the caller may read.
 pub async fn metrics(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -74,7 +74,7 @@ fn server(page: &mut Page, shared: &Shared) {
     page.one("forebay_retired_versions", "gauge", help, retired);
 }
 
-/// Of a store in a directory, which is read at once whatever became of it.
+/// For a store in a directory, which is always fast to read.
 fn backups(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
     let store = shared.config.administered.as_ref().unwrap_or(&shared.store);
     if !store.disk().keeps_blocks() {

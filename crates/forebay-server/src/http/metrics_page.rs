@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::formatting::{
 
 use crate::metrics::{BUCKETS, HistogramSum, bucket_bound_us};
 
-/// A page of metrics in the making.
+/// A page of metrics that is being built.
 #[derive(Default)]
 pub(super) struct Page {
     text: String,

@@ -1,5 +1,6 @@
-//! The HTTP port: health, metrics, tables, one row as JSON; swap and rollback for those who have
-//! the token, or are users with the verb `admin`.
+//! The HTTP port: health, metrics, tables, one row as JSON, swap and rollback.
+//!
+//! Swap and rollback are for callers with the token, and for users with the verb `admin`.
 
 mod answer;
 mod checkpoints;
@@ -46,7 +47,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// What it needs of the system it has then.
+    /// Prepares the port with all resources of the system that it needs.
     pub fn new(shared: &Arc<Shared>, listener: Box<dyn Listener>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -69,7 +70,7 @@ impl HttpServer {
                 () = connections.accept(self.listener) => {}
                 () = stopped(&shared) => {}
             }
-            // Requests under way get their answers; idle connections are not waited for.
+            // Running requests get their answers; idle connections are closed.
             let limits = &shared.config.limits;
             let limit = limits.shutdown_time.min(Duration::from_secs(1));
             within(&**shared.store.clock(), limit, connections.ended()).await;
@@ -110,7 +111,7 @@ fn router(shared: &Arc<Shared>) -> Router {
     checked(all, shared)
 }
 
-/// What connections get for which there is no place.
+/// Returns the router for connections without a slot.
 fn probes(shared: &Arc<Shared>) -> Router {
     checked(open_to_all().fallback(answer::too_many), shared)
 }

@@ -1,4 +1,4 @@
-//! Pulls, over HTTP: progress, metrics, readiness.
+//! Serves the state of pulls over HTTP: progress, metrics, readiness.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::pulls::{PullsStatus, TablePulled};
 use crate::shared::Shared;
 use crate::users::Verb;
 
-/// How far the pulls are, of tables that the caller may read.
+/// Returns the progress of pulls, for tables that the caller may read.
 pub async fn pulls(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -25,7 +25,7 @@ pub async fn pulls(
     Ok(Json(json!({ "pulls": pulled })))
 }
 
-/// What a hint says.
+/// The content of a notification.
 #[derive(Debug, Deserialize)]
 pub struct PullHint {
     /// The stamp of the document of all tables.
@@ -33,7 +33,7 @@ pub struct PullHint {
     document: u64,
 }
 
-/// Has the source looked at. It gives nothing away, and costs a request a second at most.
+/// Makes the puller look at the source. It reveals nothing, and costs at most one request a second.
 pub async fn notify(
     State(shared): State<Arc<Shared>>,
     Query(hinted): Query<PullHint>,
@@ -46,7 +46,7 @@ pub async fn notify(
     Ok(Json(json!({ "notified": true })))
 }
 
-/// Tables that are wanted and have never come, and why.
+/// Returns tables that are wanted and were never pulled, with the reasons.
 pub fn lacking(shared: &Shared) -> Vec<(TableName, String)> {
     let Some(pulled) = pulled(shared) else {
         return Vec::new();
@@ -63,7 +63,7 @@ pub fn lacking(shared: &Shared) -> Vec<(TableName, String)> {
     lacking.map(why).collect()
 }
 
-/// Why nothing is here at all, where it is for the store.
+/// Returns why the server has nothing at all, if the reason is the store.
 pub fn unreached(shared: &Shared) -> Option<String> {
     let pulled = pulled(shared)?;
     if pulled.reached || shared.serving.load().iter().next().is_some() {
@@ -156,7 +156,7 @@ fn pulled(shared: &Shared) -> Option<PullsStatus> {
     shared.config.pulls.as_ref().map(|pulls| pulls.pulled())
 }
 
-/// The pulls of tables that the caller may see.
+/// Returns the pulls of tables that the caller may see.
 fn seen(shared: &Shared, sees: &dyn Fn(&str) -> bool) -> Option<PullsStatus> {
     let mut pulled = pulled(shared)?;
     pulled.tables.retain(|pull| sees(pull.table.as_str()));

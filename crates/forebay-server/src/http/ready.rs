@@ -1,4 +1,4 @@
-//! The probes: whether the process lives, and whether it should get traffic, all or for one table.
+//! Probes: whether the process lives, and whether it or one table should get traffic.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,55 +13,56 @@ use serde_json::{Value, json};
 use crate::metrics::WorkerMetrics;
 use crate::shared::Shared;
 
-/// A worker that did not come by for so long hangs; they do ten times a second.
+/// A worker that made no sweep for this long hangs; workers sweep ten times a second.
 const HANGING_MS: u64 = 5000;
-/// [`Hold::AMinute`]
+/// The duration of [`Hold::AMinute`].
 const START_MS: u64 = 60_000;
 
-/// What is wrong with a table, or with the store of all.
+/// A problem of a table, or of the store of all tables.
 pub struct Trouble {
     pub table: Option<TableName>,
     pub why: String,
     pub holds: Hold,
 }
 
-/// How long a server that has just started waits for the end of a trouble.
+/// How long a server that has just started waits for the end of a problem.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// Data is on its way.
     HoweverLong,
-    /// Most end by themselves.
+    /// Most such problems end by themselves.
     AMinute,
-    /// The rows are answered.
+    /// The rows are answered nevertheless.
     Not,
 }
 
-/// The process lives.
+/// Returns that the process lives.
 pub async fn health() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// The server should get traffic: it is not stopping, all its threads serve, it had all its tables
-/// once since it started, and it serves at least one. Later troubles of single tables are only
-/// named: else a table that is lost would take the others away from their readers, on all nodes.
+/// Returns whether the server should get traffic. It must not be stopping, all its threads must
+/// serve, and it must serve at least one table. It must also have had all its tables at one time
+/// since its start. Later problems of single tables are only listed: otherwise one lost table would
+/// make all other tables unavailable, on all nodes.
 pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let (mut problems, troubles) = (node_problems(&shared), troubles(&shared));
-    // Until then it is not known which tables it should have.
+    // Before that, it is unknown which tables the server should have.
     if problems.is_empty() {
         problems.extend(holding(&shared, &troubles));
     }
     answer(&problems, &troubles)
 }
 
-/// Nothing is wrong with the server, or with any table here: who restarts one node after the other
-/// waits for that.
+/// Returns whether the server and all its tables are without problems. A rolling restart waits for
+/// this before the next node.
 pub async fn all_tables(State(shared): State<Arc<Shared>>) -> Response {
     let (mut problems, troubles) = (node_problems(&shared), troubles(&shared));
     problems.extend(troubles.iter().map(|trouble| trouble.why.clone()));
     answer(&problems, &troubles)
 }
 
-/// Nothing is wrong with the server, or with this table.
+/// Returns whether the server and this table are without problems.
 pub async fn one_table(State(shared): State<Arc<Shared>>, Path(table): Path<String>) -> Response {
     let (mut problems, mut troubles) = (node_problems(&shared), troubles(&shared));
     let is_its = |of: &Option<TableName>| of.as_ref().is_none_or(|name| name.as_str() == table);
@@ -84,11 +85,11 @@ fn answer(problems: &[String], troubles: &[Trouble]) -> Response {
     (status, Json(body)).into_response()
 }
 
-/// What is wrong with the server itself.
+/// Returns the problems of the server itself.
 fn node_problems(shared: &Shared) -> Vec<String> {
     let (workers, now_ms) = (shared.metrics.workers(), shared.clock_ms());
     let mut problems = worker_problems(workers, shared.started_ms, now_ms);
-    // Until the cluster was heard of, nobody knows which tables there are.
+    // Before the first contact with the cluster, its tables are unknown.
     let cluster = shared.cluster.as_ref().map(|cluster| cluster.map());
     if cluster.is_some_and(|map| map.node(map.me).is_none()) {
         problems.push("nothing is known of the cluster yet".to_owned());
@@ -115,7 +116,7 @@ fn node_problems(shared: &Shared) -> Vec<String> {
     problems
 }
 
-/// Which troubles of tables keep traffic away.
+/// Returns the problems of tables that keep traffic away.
 fn holding(shared: &Shared, troubles: &[Trouble]) -> Vec<String> {
     let why = |trouble: &Trouble| trouble.why.clone();
     let has_started = &shared.has_started;
@@ -139,7 +140,8 @@ fn holding(shared: &Shared, troubles: &[Trouble]) -> Vec<String> {
     }
 }
 
-/// Whether rows of any table are answered. Those that a node of a cluster lacks others have.
+/// Returns whether rows of any table are answered. Other nodes answer rows that a cluster node
+/// lacks.
 fn serves_any(shared: &Shared) -> bool {
     shared.cluster.is_some()
         || shared.serving.load().iter().next().is_some()
@@ -202,7 +204,7 @@ fn batch_troubles(shared: &Shared) -> Vec<Trouble> {
     store.chain(tables).collect()
 }
 
-/// Batch tables of the cluster of which the parts of this node are not open.
+/// Returns the batch tables of the cluster whose parts are not open on this node.
 fn cluster_troubles(shared: &Shared) -> Vec<Trouble> {
     let Some(cluster) = &shared.cluster else {
         return Vec::new();
@@ -240,8 +242,8 @@ fn live_troubles(shared: &Shared) -> Vec<Trouble> {
     not_open.chain(refusing).collect()
 }
 
-/// Who restarts one node after the other waits until the replicas of the last one are there: with
-/// another one away partitions might have no majority.
+/// Returns missing replicas of live tables. A rolling restart waits until the last node's replicas
+/// are back: if another node stopped, partitions might have no majority.
 fn replica_troubles(shared: &Shared) -> Vec<Trouble> {
     let cluster = shared.cluster.as_ref();
     let Some(replicas) = cluster.and_then(|cluster| cluster.member().replicas()) else {

@@ -1,4 +1,4 @@
-//! What a node tells Prometheus of the replicas of live tables that it has.
+//! A node's Prometheus metrics about its replicas of live tables.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use forebay_replica::GroupId;
 use super::metrics_page::Page;
 use crate::cluster::Cluster;
 
-/// How the replicas of a table's partitions stand, as far as this node knows.
+/// The state of the replicas of a table's partitions, as far as this node knows.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ReplicasHere {
     partitions: u64,
@@ -22,7 +22,7 @@ struct ReplicasHere {
     unhealthy: u64,
     silent: u64,
     behind: u64,
-    /// Something keeps the table here from being as it is to be.
+    /// Partitions of which something keeps this node from the desired state.
     troubled: u64,
 }
 
@@ -104,7 +104,7 @@ pub fn metrics(page: &mut Page, cluster: &Cluster, sees: &dyn Fn(&str) -> bool) 
     }
 }
 
-/// What logs hold, and how replicas that were behind were brought up to date.
+/// Adds the size of logs, and how lagging replicas caught up.
 fn logs<'a>(
     page: &mut Page,
     replicas: &LocalReplicas,

@@ -1,4 +1,4 @@
-//! One value as JSON, by its key in the path: any bytes, percent-encoded.
+//! Serves one value as JSON, by its key in the path: any bytes, percent-encoded.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::reply_memory::HeldReply;
 use crate::shared::Shared;
 use crate::table_view::TableView;
 
-/// One value as JSON. Bytes that are UTF-8 are a string, others `{"base64": ...}`.
+/// Returns one value as JSON. UTF-8 bytes are a string, others `{"base64": ...}`.
 pub async fn row(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -54,8 +54,8 @@ pub async fn row(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// What `/v1/tables/TABLE/rows/KEY` names. The router's own parameters are texts, and keys need not
-/// be.
+/// Parses `/v1/tables/TABLE/rows/KEY`. The router's own parameters are texts, but keys may be other
+/// bytes.
 fn table_and_key(path: &str) -> Option<(String, Vec<u8>)> {
     let (table, rest) = path.strip_prefix("/v1/tables/")?.split_once('/')?;
     let key = percent_decoded(rest.strip_prefix("rows/")?);
@@ -63,7 +63,7 @@ fn table_and_key(path: &str) -> Option<(String, Vec<u8>)> {
     Some((table, key))
 }
 
-/// The bytes that `%` and two digits stand for; a `%` without them is one.
+/// Decodes percent-encoded bytes. A `%` without two digits stays as it is.
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -99,7 +99,7 @@ impl AsRef<[u8]> for HeldText {
     }
 }
 
-/// Leave to read a key, which replicas of a live table of a cluster give.
+/// Returns a read permit for a key, if it is of a replicated live table.
 fn permit<'t>(
     shared: &'t Shared,
     tables: &'t TableView,
@@ -118,12 +118,12 @@ fn permit<'t>(
     view.permits(std::iter::once(&wire[..]))
 }
 
-/// The replica here may not answer now.
+/// Returns the error if this node's replica may not answer now.
 fn no_permit(server: &Shared, source: Source<'_>, key: &[u8]) -> ErrorAnswer {
     let (table, now_ms) = (source.table(), server.store.clock().unix_ms());
     let has_expired = match source {
         Source::Live(live) if live.options().expiry != Expiry::Never => {
-            // What cannot be read is nobody's reason.
+            // An unreadable key is not the reason.
             live.would_expire(key, now_ms).unwrap_or(false)
         }
         _ => false,

@@ -1,4 +1,4 @@
-//! Tables, swap and rollback.
+//! Serves tables, swap and rollback.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use forebay_engine::Source;
 
 type JsonAnswer = Result<Json<Value>, ErrorAnswer>;
 
-/// The table in a path. One that is no text is refused in the form of all errors.
+/// The table in a path. A name that is not text is refused in the form of all errors.
 pub struct TableInPath(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for TableInPath {
@@ -39,7 +39,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TableInPath {
     }
 }
 
-/// The tables that the caller may read.
+/// Returns the tables that the caller may read.
 pub async fn tables(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -167,7 +167,7 @@ struct SwapTo {
     version: u64,
 }
 
-/// `{"version": n}`: that version serves when this answers.
+/// Swaps to version n of `{"version": n}`. It serves when this returns.
 pub async fn swap(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -202,8 +202,8 @@ struct RollbackFrom {
     from: Option<u64>,
 }
 
-/// The version that served before serves when this answers. `{"from": n}`: only if that one serves
-/// now.
+/// Rolls back to the previous serving version, which serves when this returns. `{"from": n}`: only
+/// if n serves now.
 pub async fn rollback(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -232,7 +232,8 @@ pub async fn rollback(
     .await
 }
 
-/// One run a partition of a live table, of all that was written until now, when this answers.
+/// Merges the writes so far of each partition of a live table into one run. It is complete when
+/// this returns.
 pub async fn compact(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -265,7 +266,7 @@ pub async fn compact(
     .await
 }
 
-/// Who moves a pointer by HTTP; refused unless it may.
+/// Returns the caller as the actor of a swap, or refuses it.
 fn admin(
     caller: &Caller,
     Peer(address): Peer,
@@ -320,10 +321,10 @@ async fn change(
     .await
 }
 
-/// A table to administer; who acts on it goes into the history of the store.
+/// Opens a table for administration. The actor is written to the history of the store.
 fn open(shared: &Shared, table: &str, actor: Option<Actor>) -> Result<Table, ErrorAnswer> {
     let name = TableName::new(table).map_err(StoreError::Name)?;
-    // The store of a cluster knows nothing of its live tables.
+    // The store of a cluster has no data of its live tables.
     let cluster = shared.cluster.as_ref();
     if cluster.is_some_and(|cluster| cluster.member().live().table(table.as_bytes()).is_some()) {
         return Err(StoreError::IsLive { table: name }.into());
@@ -343,7 +344,7 @@ fn open(shared: &Shared, table: &str, actor: Option<Actor>) -> Result<Table, Err
     Ok(store.table(&name)?)
 }
 
-/// Runs what waits for the disk on a thread that may.
+/// Runs work that waits for the disk on a thread that may wait.
 pub async fn waiting<T: Send + 'static>(
     run: impl FnOnce() -> Result<T, ErrorAnswer> + Send + 'static,
 ) -> Result<T, ErrorAnswer> {

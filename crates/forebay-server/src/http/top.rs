@@ -1,4 +1,4 @@
-//! What clients ask for now: sampled for some seconds, then answered.
+//! Samples for some seconds what clients ask for, then returns the counts.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -26,32 +26,32 @@ use crate::users::Verb;
 
 const LONGEST: Duration = Duration::from_secs(10);
 const MOST_LINES: usize = 1000;
-/// Of an estimate fewer samples are chance.
+/// Fewer samples than this are noise in an estimate.
 const LEAST_SAMPLES: u64 = 5;
 
-/// What is asked for.
+/// The parameters of a request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopQuery {
-    /// How long to watch: `1s` or `500ms`.
+    /// How long to sample: `1s` or `500ms`.
     #[serde(rename = "for")]
     time: Option<String>,
-    /// How many partitions, keys and users, those asked for most.
+    /// The most partitions, keys and users to return; the most frequent ones.
     limit: Option<usize>,
 }
 
-/// What came in a time.
+/// The requests during the sampled time.
 struct TopAnswer {
     seconds: f64,
     limit: usize,
     counts: SampleCounts,
     totals: Totals,
-    /// By table, of all of its commands.
+    /// Latencies by table, of all of its commands.
     tables: BTreeMap<Box<str>, HistogramSum>,
 }
 
-/// Watches for the time that is asked for. The caller sees the tables that it may read, and users
-/// if it administers.
+/// Samples for the requested time. The caller sees the tables that it may read, and users if it
+/// administers.
 pub async fn top(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -112,7 +112,7 @@ impl TopAnswer {
             "partitions": self.partitions(&sees),
             "keys": self.keys(&sees),
         });
-        // What others do to tables that the caller may not read shows in no sum.
+        // Sums do not include what others do to tables that the caller may not read.
         if caller.reads_all() {
             object["samples"] = self.counts.samples.into();
             object["commands_per_second"] = self.rate(self.totals.commands()).into();
@@ -130,7 +130,7 @@ impl TopAnswer {
         (count as f64 / self.seconds.max(1e-3) * 10.0).round() / 10.0
     }
 
-    /// Tables that were asked for, those with most keys first.
+    /// Returns the requested tables, those with most keys first.
     fn tables(&self, sees: &dyn Fn(&str) -> bool) -> Vec<Value> {
         let mut asked: HashMap<Box<str>, RequestCount> = HashMap::new();
         for (key, more) in &self.counts.keys {
@@ -211,7 +211,7 @@ impl TopAnswer {
         objects.collect()
     }
 
-    /// Those asked for most.
+    /// Returns the most frequent ones.
     fn most<K: Hash + Ord + Clone>(
         &self,
         asked: HashMap<K, RequestCount>,
@@ -223,15 +223,15 @@ impl TopAnswer {
     }
 }
 
-/// As values are shown: text, or what is no text in base 64.
+/// Returns a value for display: text, or base64 of what is not text.
 fn text(bytes: &[u8]) -> Value {
     let mut text = Vec::new();
     write_json_bytes(bytes, &mut text);
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// A bound in microseconds that so much of the commands did not exceed; null where there were none,
-/// or where it is above all bounds.
+/// Returns a bound in microseconds that this part of the commands did not exceed. Null if there
+/// were none, or if it is above all bounds.
 fn quantile_us(sum: &HistogramSum, part: f64) -> Option<u64> {
     let wanted = (sum.count() as f64 * part).ceil() as u64;
     let mut up_to = 0;

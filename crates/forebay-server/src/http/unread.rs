@@ -1,7 +1,8 @@
-//! What users are not told of the state of a cluster: the tables that they may not read.
+//! Removes from the cluster's state the tables that a user may not read.
 //!
-//! Lines of text are about a table if one of their words is its name. So a line goes, too, that is
-//! about another table as well, or has such a word for another reason: it is counted.
+//! A line of text is about a table if one of its words is the table's name. So a line is also
+//! removed if it names another table too, or contains the word for another reason. Removed lines
+//! are counted.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +11,10 @@ use forebay_cluster::status::Status;
 
 use crate::shared::Shared;
 
-/// Takes the place of a text about hidden tables that is one of a kind.
+/// Replaces a single text about hidden tables.
 const HIDDEN: &str = "it is about a table that you may not read";
 
-/// Takes out of a state what is about tables that the caller may not read.
+/// Removes from a state what is about tables that the caller may not read.
 pub fn hide_unread(status: &mut Status, shared: &Shared, may_read: &dyn Fn(&str) -> bool) {
     let mut hidden = named(status);
     hidden.extend(known_here(shared));
@@ -23,7 +24,7 @@ pub fn hide_unread(status: &mut Status, shared: &Shared, may_read: &dyn Fn(&str)
     }
 }
 
-/// The tables that a state names, but in its lines of text.
+/// Returns the tables that a state names outside its lines of text.
 fn named(status: &Status) -> BTreeSet<String> {
     let tables = status.tables.iter().map(|table| &table.table);
     let tables = tables.chain(status.loads.iter().map(|load| &load.table));
@@ -36,7 +37,8 @@ fn named(status: &Status) -> BTreeSet<String> {
     names
 }
 
-/// The tables that this node knows of: lines may name one that has just gone from the catalog.
+/// Returns the tables that this node knows: lines may name one that was just removed from the
+/// catalog.
 fn known_here(shared: &Shared) -> BTreeSet<String> {
     let states = shared.serving.states();
     let open = states.tables.iter().map(|(table, _)| table.to_string());
@@ -61,7 +63,7 @@ fn hide(status: &mut Status, hidden: &BTreeSet<String>) {
     if let Some(reads) = &mut status.reads {
         reads.hottest.retain(|part| !is_hidden(part.table.as_str()));
     }
-    // A rollout may be one of several tables.
+    // A rollout may cover several tables.
     let rollouts = status.tables.iter_mut();
     let reasons = rollouts.filter_map(|table| table.rollout.as_mut()?.reason.as_mut());
     let goal = status.plan.as_mut().map(|plan| &mut plan.goal);
@@ -76,7 +78,7 @@ fn hide(status: &mut Status, hidden: &BTreeSet<String>) {
     hide_lines(&mut status.down, "problem", hidden);
 }
 
-/// The counts of partitions stay: they are of all tables.
+/// Hides live tables. The counts of partitions stay, because they cover all tables.
 fn hide_live(live: &mut LiveStatus, hidden: &BTreeSet<String>) {
     let is_hidden = |table: &str| hidden.contains(table);
     live.tables.retain(|table, _| !is_hidden(table.as_str()));
@@ -96,7 +98,7 @@ fn hide_live(live: &mut LiveStatus, hidden: &BTreeSet<String>) {
     }
 }
 
-/// Takes out lines about hidden tables, and says how many there are.
+/// Removes lines about hidden tables, and adds how many there were.
 fn hide_lines(lines: &mut Vec<String>, what: &str, hidden: &BTreeSet<String>) {
     let all = lines.len();
     lines.retain(|line| !names_any(line, hidden));
@@ -111,7 +113,7 @@ fn hide_lines(lines: &mut Vec<String>, what: &str, hidden: &BTreeSet<String>) {
     }
 }
 
-/// Whether one of a text's words is the name of one of these tables.
+/// Returns whether one of a text's words is the name of one of these tables.
 fn names_any(text: &str, tables: &BTreeSet<String>) -> bool {
     let is_between = |letter: char| !letter.is_ascii_alphanumeric() && !"_-".contains(letter);
     text.split(is_between).any(|word| tables.contains(word))

@@ -1,16 +1,16 @@
-//! Passing over commands that are too long.
+//! Skips commands that are too long.
 
 use super::Pipeline;
 use crate::resp::{LongCommand, ProtocolError};
 
 impl Pipeline {
-    /// Begins to pass over the command that the parser refused; returns whether its end can be
-    /// found. REQUIRES that no GETs are collected.
+    /// Begins to skip the command that the parser refused. Returns whether its end can be found.
+    /// REQUIRES that no GETs are collected.
     pub(super) fn begin_to_pass_over(&mut self, error: &ProtocolError) -> bool {
         let Some((read, missing)) = self.parser.read_until(error) else {
             return false;
         };
-        // Who has not said who it is sends nothing long.
+        // An unauthenticated client sends nothing long.
         if self.session.user.is_none() {
             return false;
         }
@@ -21,8 +21,8 @@ impl Pipeline {
         true
     }
 
-    /// Passes over a command that is too long, and answers it when all of it has come; returns
-    /// whether the next one is due.
+    /// Skips a command that is too long, and answers it when all of it has arrived. Returns whether
+    /// the next command can be parsed.
     pub(super) fn pass_over(&mut self) -> Result<bool, ProtocolError> {
         let Some(rest) = &mut self.too_long else {
             return Ok(true);

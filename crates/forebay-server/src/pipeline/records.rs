@@ -1,4 +1,4 @@
-//! What metrics, the slow log and those who watch learn of commands that were answered.
+//! Records answered commands in metrics, in the slow log and in samples.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::slow_log::{self, SlowEntry};
 use crate::table_view::TableView;
 use crate::users::User;
 
-/// What clients' commands are sampled with.
+/// The inputs for sampling clients' commands.
 struct Sampling<'a> {
     shared: &'a Shared,
     tables: &'a TableView,
@@ -32,9 +32,9 @@ impl Pipeline {
         }
     }
 
-    /// Notes the commands that lie there in the input, the first of which is at place `first` in
-    /// the command table: in the slow log, if they took long, of GETs that were looked up together
-    /// the first; and for who watches.
+    /// Records the commands in this part of the input, the first of which is at place `first` in
+    /// the command table. Slow ones are added to the slow log (of GETs that were looked up
+    /// together, the first), and all to active samples.
     #[inline]
     pub(super) fn note_answered(
         &self,
@@ -50,7 +50,7 @@ impl Pipeline {
         }
     }
 
-    /// Notes commands of clients; those of other nodes' clients are noted there.
+    /// Samples commands of clients. Commands forwarded by other nodes are sampled on those nodes.
     #[cold]
     fn sample(&self, first: usize, commands: Range<usize>, count: usize) {
         let Some(user) = &self.session.user else {
@@ -145,7 +145,7 @@ impl Sampling<'_> {
         samples.note(&**random, by, places().count() as u64, key);
     }
 
-    /// A wire key of a table that there is.
+    /// Returns a wire key of an existing table.
     fn key(&self, wire: &[u8]) -> Option<SampledKey> {
         let (table, key) = split(wire).ok()?;
         let source = self.tables.get(table);

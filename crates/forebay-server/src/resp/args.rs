@@ -1,6 +1,6 @@
-//! The arguments of a command, as places in the bytes that were read.
+//! The arguments of a command, as ranges of the bytes that were read.
 
-/// Where an argument stands, from the start of its command.
+/// The range of an argument, from the start of its command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     pub start: usize,
@@ -15,7 +15,7 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// REQUIRES: every span lies within `bytes`.
+    /// Creates the arguments. REQUIRES: every span is within `bytes`.
     pub(super) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
         Self { bytes, spans }
     }
@@ -30,8 +30,8 @@ impl<'a> Args<'a> {
         self.spans.is_empty()
     }
 
-    /// The argument at `index`; an absent one is empty. Arity is checked before, by the command
-    /// table.
+    /// Returns the argument at `index`, or an empty one if it is absent. The command table has
+    /// checked the arity before.
     #[inline]
     pub fn get(&self, index: usize) -> &'a [u8] {
         self.spans
@@ -39,7 +39,7 @@ impl<'a> Args<'a> {
             .map_or(&[], |span| &self.bytes[span.start..span.start + span.len])
     }
 
-    /// The arguments from `index` on.
+    /// Returns the arguments from `index` on.
     pub fn skip(&self, index: usize) -> Args<'a> {
         Args {
             bytes: self.bytes,
@@ -54,7 +54,7 @@ impl<'a> Args<'a> {
             .map(move |span| &bytes[span.start..span.start + span.len])
     }
 
-    /// Whether the argument at `index` is this word, whatever its case.
+    /// Returns whether the argument at `index` is this word in any case.
     #[inline]
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.get(index).eq_ignore_ascii_case(word.as_bytes())
@@ -69,13 +69,13 @@ impl<'a> Args<'a> {
         owned
     }
 
-    /// The bytes of all arguments.
+    /// Returns the bytes of all arguments.
     pub fn byte_len(&self) -> usize {
         self.spans.iter().map(|span| span.len).sum()
     }
 }
 
-/// Arguments that outlive the read buffer: of a queued command, or of one that another thread runs.
+/// Arguments that outlive the read buffer: of a queued command, or of one on another thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnedArgs {
     bytes: Vec<u8>,
@@ -98,7 +98,7 @@ impl OwnedArgs {
         self.bytes.extend_from_slice(arg);
     }
 
-    /// Bytes held, roughly.
+    /// Returns the approximate number of bytes held.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.spans.len() * size_of::<Span>()
     }

@@ -1,4 +1,6 @@
-//! The Redis protocol: commands in (RESP2 arrays and inline lines), replies out (RESP2 or RESP3).
+//! The Redis protocol: parses commands and writes replies.
+//!
+//! Commands are RESP2 arrays and inline lines. Replies are in RESP2 or RESP3.
 
 mod args;
 mod reply;

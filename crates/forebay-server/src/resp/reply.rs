@@ -1,23 +1,23 @@
-//! Replies, in the words of RESP2 or RESP3.
+//! Writes replies in RESP2 or RESP3.
 //!
-//! RESP2 has no maps, sets, booleans or nulls of their own: maps and sets become arrays, booleans
-//! become 1 and 0, a null is the null bulk string (or the null array, where Redis sends that).
+//! RESP2 has no maps, sets, booleans or nulls of their own. Maps and sets become arrays, booleans
+//! become 1 and 0. A null is the null bulk string (or the null array, where Redis sends that).
 
 use std::io::Write;
 
 use crate::reply_memory::Charge;
 
-/// Buffers that have grown to so many bytes are large.
+/// Buffers of at least this size are large.
 const LARGE: usize = 4 << 20;
 
-/// The replies of a connection that were not sent yet.
+/// The unsent replies of a connection.
 #[derive(Debug, Default)]
 pub struct Reply {
     out: Vec<u8>,
-    /// For the memory of `out`, where it is counted.
+    /// The charge for the memory of `out`, if it is counted.
     charge: Option<Charge>,
     resp3: bool,
-    /// For texts whose length is not known before they are written.
+    /// A buffer for texts whose length is not known before they are written.
     scratch: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl Reply {
         }
     }
 
-    /// One with room for so many bytes.
+    /// Creates a buffer with this capacity.
     pub fn with_capacity(bytes: usize) -> Self {
         Self {
             out: Vec::with_capacity(bytes),
@@ -37,7 +37,7 @@ impl Reply {
         }
     }
 
-    /// One whose memory is counted.
+    /// Creates a buffer whose memory is counted.
     pub fn charged(resp3: bool, charge: Charge) -> Self {
         Self {
             charge: Some(charge),
@@ -45,7 +45,7 @@ impl Reply {
         }
     }
 
-    /// Whether nobody waits for it any more, as the connection was dropped for its memory.
+    /// Returns whether the connection was dropped for its memory, so that the reply is discarded.
     pub fn is_dropped(&self) -> bool {
         self.charge.as_ref().is_some_and(Charge::is_dropped)
     }
@@ -72,12 +72,12 @@ impl Reply {
         &self.out
     }
 
-    /// Takes back everything behind the first `len` bytes.
+    /// Removes everything after the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.out.truncate(len);
     }
 
-    /// Puts an error in the place of each of these replies. REQUIRES: the ranges rise.
+    /// Replaces each of these replies by an error. REQUIRES: the ranges are ascending.
     pub fn replace(&mut self, replies: &[std::ops::Range<usize>], error: &str) {
         let old = std::mem::take(&mut self.out);
         let mut kept = 0;
@@ -89,14 +89,14 @@ impl Reply {
         self.out.extend_from_slice(&old[kept..]);
     }
 
-    /// Replies that were written elsewhere, in the same protocol.
+    /// Appends replies that were written elsewhere, in the same protocol.
     pub fn append(&mut self, replies: &[u8]) {
         self.make_room(replies.len());
         self.out.extend_from_slice(replies);
         self.account();
     }
 
-    /// The same, without a copy where there are none yet.
+    /// Appends replies, without a copy if the buffer is empty.
     pub fn append_all(&mut self, mut replies: Reply) {
         if !self.out.is_empty() {
             return self.append(&replies.out);
@@ -106,8 +106,7 @@ impl Reply {
         self.account();
     }
 
-    /// Forgets what was sent, and gives memory back beyond `keep_bytes`; all of it where it is
-    /// scarce.
+    /// Clears sent replies, and frees memory beyond `keep_bytes`, or all if memory is scarce.
     pub fn clear(&mut self, keep_bytes: usize) {
         let scarce = self.charge.as_ref().is_some_and(Charge::is_scarce);
         let keep_bytes = if scarce { 0 } else { keep_bytes };
@@ -121,7 +120,7 @@ impl Reply {
         self.account();
     }
 
-    /// Makes room for a large value. Large buffers grow by little, small ones double.
+    /// Reserves room for a large value. Large buffers grow by little, small ones double.
     #[inline]
     fn make_room(&mut self, bytes: usize) {
         let capacity = self.out.capacity();
@@ -135,7 +134,7 @@ impl Reply {
         }
     }
 
-    /// Counts the memory where it has grown or shrunk.
+    /// Counts the memory if it has changed.
     #[inline]
     fn account(&mut self) {
         if let Some(charge) = &mut self.charge
@@ -153,12 +152,12 @@ impl Reply {
         self.simple("OK");
     }
 
-    /// REQUIRES: `text` has no line end.
+    /// Writes a simple string. REQUIRES: `text` has no line end.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text);
     }
 
-    /// An error; its first word is the code. Line ends in it become blanks.
+    /// Writes an error; its first word is the code. Line ends in it become spaces.
     pub fn error(&mut self, text: &str) {
         self.out.push(b'-');
         let plain = |byte: u8| {
@@ -188,7 +187,7 @@ impl Reply {
         self.end_line();
     }
 
-    /// A bulk string that `write` makes; a null when it answers `false`.
+    /// Writes the bulk string that `write` produces, or a null if it returns `false`.
     pub fn bulk_by<E>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>,
@@ -205,8 +204,8 @@ impl Reply {
         written.map(|_| ())
     }
 
-    /// Two bulk strings in a row, `name` and what `write` makes; nothing when it answers `false`.
-    /// Answers whether there was anything.
+    /// Writes two bulk strings, `name` and the output of `write`, or nothing if `write` returns
+    /// `false`. Returns whether it wrote them.
     pub fn pair_by<E>(
         &mut self,
         name: &[u8],
@@ -223,7 +222,7 @@ impl Reply {
         written
     }
 
-    /// Text that a person reads, as it is.
+    /// Writes a text for people as it is.
     pub fn verbatim(&mut self, text: &str) {
         if self.resp3 {
             self.header(b'=', text.len() + 4);
@@ -273,7 +272,7 @@ impl Reply {
         self.header(b'*', len);
     }
 
-    /// `len` pairs follow.
+    /// Begins a map of `len` pairs.
     pub fn map(&mut self, len: usize) {
         if self.resp3 {
             self.header(b'%', len)
@@ -282,7 +281,7 @@ impl Reply {
         }
     }
 
-    /// `len` different members follow.
+    /// Begins a set of `len` different members.
     pub fn set(&mut self, len: usize) {
         self.header(if self.resp3 { b'~' } else { b'*' }, len);
     }

@@ -1,9 +1,9 @@
-//! Commands from the bytes of a connection.
+//! Parses commands from the bytes of a connection.
 //!
-//! The parser is given all bytes from the start of a command on, as often as more of them have
-//! arrived, and goes on where it stopped. Arguments stay where they are in the caller's buffer;
-//! only those of an inline line are copied, for they may be quoted. Nothing is allocated ahead of
-//! the bytes: an announced length is a limit to check, never a size to reserve.
+//! The parser gets all bytes from the start of a command, each time that more have arrived, and
+//! continues where it stopped. Arguments stay in the caller's buffer. Only those of an inline line
+//! are copied, because they may be quoted. Nothing is allocated before its bytes arrive: an
+//! announced length is checked against a limit, and never reserved.
 
 use thiserror::Error;
 
@@ -14,19 +14,19 @@ const MAX_NUMBER_BYTES: usize = 11;
 /// The longest inline line.
 const MAX_INLINE_BYTES: usize = 64 << 10;
 
-/// What a connection may send.
+/// The limits of a connection's commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Of one argument.
+    /// The most bytes of one argument.
     pub bulk_bytes: usize,
     pub arguments: usize,
-    /// Of one command with all its arguments.
+    /// The most bytes of one command with all its arguments.
     pub command_bytes: usize,
 }
 
 impl RequestLimits {
-    /// Enough for AUTH and HELLO. With one read's worth of input behind it, a connection that has
-    /// not said who it is holds less than 64 KiB.
+    /// Enough for AUTH and HELLO. With the input of one read in addition, an unauthenticated
+    /// connection holds less than 64 KiB.
     pub const BEFORE_AUTH: Self = Self {
         bulk_bytes: 16 << 10,
         arguments: 16,
@@ -34,7 +34,7 @@ impl RequestLimits {
     };
 }
 
-/// Why a connection cannot go on: what follows in its stream cannot be told apart any more.
+/// The reason why a connection must be closed: the next command in its stream cannot be found.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProtocolError {
     #[error("Protocol error: invalid multibulk length, at most {limit} arguments are allowed")]
@@ -58,22 +58,22 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// Whether all that is wrong is that the command, or an argument of it, is too long.
+    /// Returns whether the only error is that the command, or an argument of it, is too long.
     pub fn is_length(&self) -> bool {
         matches!(self, Self::BulkLength { .. } | Self::CommandLength { .. })
     }
 }
 
-/// Reads one command after another.
+/// Parses one command after another.
 #[derive(Debug, Default)]
 pub struct Parser {
     spans: Vec<Span>,
     /// The arguments of an inline line, unquoted.
     inline: Vec<u8>,
     is_inline: bool,
-    /// Where to go on, from the start of the command.
+    /// Where to continue, from the start of the command.
     at: usize,
-    /// Arguments yet to come; `None` before the count is known.
+    /// Missing arguments; `None` before the count is known.
     missing: Option<usize>,
     complete: bool,
 }
@@ -81,10 +81,10 @@ pub struct Parser {
 type ParsedCommand<T> = Result<Option<T>, ProtocolError>;
 
 impl Parser {
-    /// Goes on with the command that begins `bytes`. `Some(length)`: it is complete,
-    /// [`Parser::args`] has it (an empty line or array has no arguments and is to be ignored), and
-    /// the next call is for the bytes behind it. `None`: call again with more. After an error the
-    /// connection is closed, but for what [`Parser::read_until`] gives.
+    /// Continues with the command that begins `bytes`. `Some(length)`: it is complete, and
+    /// [`Parser::args`] returns its arguments. An empty line or array has no arguments and is to be
+    /// ignored. The next call is for the bytes after it. `None`: call again with more bytes. After
+    /// an error the connection is closed, except for the cases of [`Parser::read_until`].
     #[inline]
     pub fn advance(&mut self, bytes: &[u8], limits: &RequestLimits) -> ParsedCommand<usize> {
         if self.complete {
@@ -97,7 +97,7 @@ impl Parser {
         }
     }
 
-    /// The arguments of the command that was completed last; `bytes` as given then.
+    /// Returns the arguments of the last complete command; `bytes` must be the same as for it.
     #[inline]
     pub fn args<'a>(&'a self, bytes: &'a [u8]) -> Args<'a> {
         Args::new(
@@ -106,14 +106,14 @@ impl Parser {
         )
     }
 
-    /// After an error: how many bytes of the command are read, and how many of its arguments are
-    /// not. None where its end cannot be found.
+    /// After an error, returns how many bytes of the command were parsed, and how many arguments
+    /// were not. `None` if its end cannot be found.
     pub fn read_until(&self, error: &ProtocolError) -> Option<(usize, usize)> {
         let missing = self.missing.filter(|_| error.is_length())?;
         Some((self.at, missing))
     }
 
-    /// Forgets what was read of a command: the next bytes are from the start of one.
+    /// Forgets a partial command: the next bytes begin a command.
     pub fn restart(&mut self) {
         self.spans.clear();
         self.inline.clear();
@@ -159,7 +159,7 @@ impl Parser {
         Ok(Some(count.max(0) as usize))
     }
 
-    /// Reads one `$length` and its bytes, when all of them are there.
+    /// Reads one `$length` and its bytes if all of them have arrived.
     #[inline]
     fn bulk(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<bool, ProtocolError> {
         let Some(&kind) = bytes.get(self.at) else {
@@ -196,7 +196,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// An inline command: words up to the end of a line, as one types them into telnet.
+    /// Parses an inline command: words up to the end of a line, as typed into telnet.
     fn line(&mut self, bytes: &[u8], limits: &RequestLimits) -> ParsedCommand<usize> {
         let limit = MAX_INLINE_BYTES.min(limits.command_bytes);
         let Some(len) = bytes[self.at..].iter().position(|&byte| byte == b'\n') else {
@@ -240,7 +240,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Whether a line is HTTP's: a browser was made to send it here. `GET key` is not.
+    /// Returns whether a line is HTTP, sent by a browser that a page abuses. `GET key` is not.
     fn speaks_http(&self) -> bool {
         let args = Args::new(&self.inline, &self.spans);
         let last = args.get(args.len().saturating_sub(1));
@@ -248,7 +248,8 @@ impl Parser {
     }
 }
 
-/// The number that begins at `at` and ends with CR LF, and what follows that.
+/// Parses the number that begins at `at` and ends with CR LF. Returns it with the position after
+/// it.
 #[inline]
 pub(super) fn number(bytes: &[u8], at: usize) -> ParsedCommand<(i64, usize)> {
     let negative = bytes.get(at) == Some(&b'-');
@@ -273,9 +274,9 @@ pub(super) fn number(bytes: &[u8], at: usize) -> ParsedCommand<(i64, usize)> {
     Err(ProtocolError::Number)
 }
 
-/// Copies the word that begins `text` to `out`, without its quotes; answers how much of the text it
-/// took, `None` when a quote does not close or is followed by more. The rules are those of Redis:
-/// `"..."` knows `\xHH`, `\n`, `\r`, `\t`, `\b`, `\a`, `'...'` only `\'`.
+/// Copies the word that begins `text` to `out`, without its quotes. Returns how much of the text it
+/// took, `None` if a quote does not close or is followed by more. The rules are those of Redis:
+/// `"..."` accepts `\xHH`, `\n`, `\r`, `\t`, `\b`, `\a`, `'...'` only `\'`.
 fn unquote(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let mut at = 0;
     let mut quote = None;
@@ -299,7 +300,7 @@ fn unquote(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     quote.is_none().then_some(at)
 }
 
-/// What follows a backslash between double quotes.
+/// Parses the rest of an escape after its backslash between double quotes.
 fn escape(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let hex = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
     if let [b'x', high, low, ..] = text

@@ -189,7 +189,7 @@ proptest! {
     }
 }
 
-/// Passes over a command that comes in pieces of `step` bytes; gives what is behind it.
+/// Skips a command that arrives in pieces of `step` bytes. Returns the bytes after it.
 fn behind_too_long(bytes: &[u8], step: usize) -> Result<Vec<u8>, ProtocolError> {
     let mut parser = Parser::default();
     let error = parser.advance(bytes, &LIMITS).expect_err("too long");

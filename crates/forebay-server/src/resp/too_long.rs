@@ -1,27 +1,27 @@
-//! What a client still sends of a command that is refused for its length.
+//! Skips the rest of a command that was refused for its length.
 //!
-//! Lengths are announced, so its end can be found without keeping it: the command is answered with
-//! an error, and the next one is read.
+//! Lengths are announced, so the end is found without keeping the command. The reply is an error,
+//! and the next command is parsed.
 
 use super::request::{ProtocolError, number};
 
-/// The most that is read of one command.
+/// The most bytes that are read of one command.
 const MOST_BYTES: usize = 512 << 20;
 
-/// The rest of such a command.
+/// The rest of a refused command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LongCommand {
     error: ProtocolError,
-    /// Arguments that have not come whole.
+    /// Arguments that are not complete.
     arguments: usize,
-    /// Of the argument that is coming, with CR LF behind it; none: its length comes next.
+    /// The rest of the current argument with its CR LF; 0 if a length is next.
     bytes: usize,
     /// How many more bytes may be read.
     left: usize,
 }
 
 impl LongCommand {
-    /// `arguments`: how many are left of the command, whose next byte begins one.
+    /// Creates the rest of a command with `arguments` arguments, whose next byte begins one.
     pub fn new(error: ProtocolError, arguments: usize) -> Self {
         Self {
             error,
@@ -31,7 +31,7 @@ impl LongCommand {
         }
     }
 
-    /// How the command is answered, once all of it is read.
+    /// Returns the reply to the command, once all of it is read.
     pub fn answer(&self) -> String {
         let what = match self.error {
             ProtocolError::CommandLength { limit } => format!("a command has at most {limit}"),
@@ -43,8 +43,8 @@ impl LongCommand {
         format!("ERR {what} bytes: this command was not carried out")
     }
 
-    /// Passes over what `bytes` begins with; gives how much that is. An error where no end is to
-    /// be found: the connection is closed.
+    /// Skips the first bytes and returns how many. Returns an error if no end can be found: the
+    /// connection is closed.
     pub fn pass(&mut self, bytes: &[u8]) -> Result<usize, ProtocolError> {
         let mut at = 0;
         while self.arguments > 0 {

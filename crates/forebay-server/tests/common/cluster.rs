@@ -1,5 +1,7 @@
-//! A cluster in one process: nodes with one store, of which each holds its partitions, on a network
-//! in memory, and a map that stays as it is told.
+//! A cluster in one process, for tests.
+//!
+//! Its nodes share one store, and each holds its partitions. The network is in memory, and the map
+//! changes only when a test sets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -30,9 +32,9 @@ pub const LISTEN: u16 = 7379;
 pub const GATEWAY: u16 = 7378;
 pub const PEER: u16 = 7400;
 pub const CLASS_PORTS: [u16; 2] = [7381, 7382];
-/// Where the classes begin, and who holds them.
+/// The starts of the classes, and their holders.
 pub const CLASSES: [(u16, [u32; 2]); 3] = [(0, [1, 2]), (4096, [2, 3]), (9000, [3, 1])];
-/// The same of the ordered table `log`.
+/// The starts and holders of the ordered table `log`.
 pub const RANGES: [(&[u8], [u32; 2]); 3] = [(b"", [2, 1]), (b"k0100", [3, 2]), (b"k0200", [1, 3])];
 pub const ROWS: u32 = 300;
 
@@ -50,7 +52,7 @@ struct MapView {
     suspects: BTreeSet<NodeId>,
     suspected: Vec<NodeId>,
     trusted: Vec<NodeId>,
-    /// None: it is to be made anew.
+    /// `None`: it is to be created again.
     map: Option<Arc<ClusterMap>>,
 }
 
@@ -77,14 +79,14 @@ impl StandIn {
         reported.map = None;
     }
 
-    /// The same, within one revision.
+    /// Changes the model without a new revision.
     pub fn change_quietly(&self, change: impl FnOnce(&mut Model)) {
         let mut reported = self.reported.lock().expect("not poisoned");
         change(&mut reported.model);
         reported.map = None;
     }
 
-    /// Whom it was told to suspect, and to trust again.
+    /// The nodes that it was asked to suspect, and to trust again.
     pub fn reported_of(&self) -> (Vec<u32>, Vec<u32>) {
         let reported = self.reported.lock().expect("not poisoned");
         let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
@@ -168,7 +170,7 @@ impl Member for StandIn {
     }
 }
 
-/// What a node holds, by what it was told.
+/// The partitions that a node holds, as the test set them.
 #[derive(Debug)]
 struct ModelHolding {
     member: Arc<StandIn>,
@@ -255,7 +257,7 @@ pub fn model() -> Model {
     model
 }
 
-/// See the module's text.
+/// A cluster of nodes in one process.
 pub struct InOneProcess {
     pub fixture: Fixture,
     pub net: SimNet,
@@ -268,7 +270,7 @@ impl InOneProcess {
         Self::changed(|_, _| {})
     }
 
-    /// `change` is given each node's number.
+    /// Calls `change` with each node's number.
     pub fn changed(change: impl Fn(u32, &mut ServerConfig)) -> Self {
         Self::on(Arc::new(SimDisk::new()), change)
     }
@@ -346,7 +348,7 @@ impl InOneProcess {
     }
 }
 
-/// Pushes a version whose values name `version`, cut where the layout is.
+/// Pushes a version whose values name `version`, partitioned as the layout is.
 pub fn push(fixture: &Fixture, table: &str, order: Order, version: u32) {
     let number = push_only(fixture, table, order, version);
     let name = TableName::new(table).expect("a name");
@@ -385,12 +387,12 @@ pub fn class(wire: &str) -> usize {
     CLASSES.iter().filter(|(first, _)| *first <= slot).count() - 1
 }
 
-/// Who holds a wire key of a hashed table of two replicas, the primary first.
+/// Returns the holders of a wire key of a hashed table of two replicas, the primary first.
 pub fn holders(wire: &str) -> [u32; 2] {
     CLASSES[class(wire)].1
 }
 
-/// A key of `table` whose class is that.
+/// Returns a key of `table` in that class.
 pub fn key_in(table: &str, wanted: usize) -> String {
     let keys = (0..ROWS).map(|n| format!("{table}:{}", key(n)));
     keys.into_iter()

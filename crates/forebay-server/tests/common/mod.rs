@@ -1,4 +1,4 @@
-//! What the server's tests share: a store with small tables, and a plain client.
+//! Shared parts of the server's tests: a store with small tables, and a plain client.
 
 pub mod cluster;
 
@@ -50,7 +50,7 @@ impl Fixture {
         }
     }
 
-    /// The usual tables, served.
+    /// A server with the usual tables.
     pub fn new() -> Self {
         let mut fixture = Self::store();
         fixture.push_usual();
@@ -90,7 +90,7 @@ impl Fixture {
         self.server = Some(Server::start(config, self.store.clone()).expect("a server"));
     }
 
-    /// Writes a file, a new one in the place of an old one.
+    /// Writes a file, replacing an old one.
     pub fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.dir.path().join(name);
         // There may be none.
@@ -307,7 +307,7 @@ pub enum Reply {
     Verbatim(String),
 }
 
-/// A client that knows just enough.
+/// A minimal client.
 pub struct Client<S> {
     pub stream: BufReader<S>,
 }
@@ -396,7 +396,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// A client that trusts one certificate, and may show one of its own.
+/// A client that trusts one certificate, and may show a certificate of its own.
 pub fn tls_client(
     stream: TcpStream,
     trusted: &rcgen::Certificate,
@@ -465,7 +465,7 @@ pub fn http(fixture: &Fixture, request: &str, headers: &str, body: &str) -> (u16
     (status, body.to_owned())
 }
 
-/// Connects to a real port. What takes long to answer fails.
+/// Connects to a real port. Slow answers fail.
 #[allow(clippy::disallowed_methods)]
 pub fn dial(address: impl ToSocketAddrs) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
@@ -473,7 +473,7 @@ pub fn dial(address: impl ToSocketAddrs) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A thread of a test's own.
+/// A separate thread of a test.
 pub fn spawn<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> std::thread::JoinHandle<T> {

@@ -1,5 +1,4 @@
-//! How much memory a server's process takes: in a binary of its own, as other tests have memory,
-//! too.
+//! The memory of a server's process, in a binary of its own because other tests use memory too.
 
 #[allow(dead_code, reason = "the other tests use the rest")]
 #[path = "../common/mod.rs"]
@@ -31,6 +30,6 @@ fn what_a_multi_makes_of_one_key_takes_memory_once() {
     };
     assert_eq!(replies.len(), 200);
     assert!(replies.iter().all(|reply| *reply == Reply::Int(15_000_001)));
-    // Each for itself they would be 3,000.
+    // Separately they would be 3,000.
     assert!(resident_mb() < before + 500);
 }

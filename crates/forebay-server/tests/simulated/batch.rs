@@ -1,4 +1,4 @@
-//! Batch tables: versions and reads at every node, while nodes die, are cut off and come back.
+//! Batch tables: versions and reads at every node, while nodes die, are cut off and return.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::node::{GATEWAY, SimNode};
 
 const ROWS: u32 = 50;
 
-/// The version that all rows of a table are of, as a node answers them; none: it does not yet.
+/// The version of all rows of a table, as a node answers them; `None` if it does not answer yet.
 fn version_at(node: &SimNode, table: &str) -> Option<u32> {
     let keys: Vec<String> = (0..ROWS).map(|n| format!("{table}:{}", key(n))).collect();
     let words: Vec<&str> = ["MGET"]
@@ -34,15 +34,15 @@ fn version_at(node: &SimNode, table: &str) -> Option<u32> {
     Some(version)
 }
 
-/// All nodes that run answer with that version by now.
+/// All running nodes answer with that version by now.
 fn serves_everywhere(cluster: &SimCluster, table: &str, version: u32) {
     for node in cluster.nodes.iter().filter(|node| node.is_running()) {
         assert_eq!(version_at(node, table), Some(version), "at {}", node.name());
     }
 }
 
-/// All nodes that run answer with that version soon, and none with an older one meanwhile, but one
-/// that was cut off and has not heard of it yet.
+/// All running nodes soon answer with that version, and none with an older one meanwhile. The
+/// exception is a node that was cut off and has not yet learned of it.
 fn comes_to_serve(cluster: &SimCluster, table: &str, version: u32, cut_off: Option<u8>) {
     for node in cluster.nodes.iter().filter(|node| node.is_running()) {
         cluster.until("it serves", |_| {
@@ -69,7 +69,7 @@ fn a_table_is_not_dropped_while_its_first_version_is_rolled_out() {
     let coordinator = cluster.coordinator();
     let numbers = cluster.nodes.iter().map(|node| node.number);
     let mut others = numbers.filter(|number| *number != coordinator);
-    // It is waited for until it counts as left out.
+    // The rollout waits for it until it counts as excluded.
     cluster.cut_off(others.next().unwrap());
     let pusher = cluster.pusher("words", ROWS, 1);
     cluster.until("it is rolled out", |cluster| {
@@ -86,7 +86,7 @@ fn a_table_is_not_dropped_while_its_first_version_is_rolled_out() {
     assert!(cluster.model().table(&name("words")).is_none());
 }
 
-/// Also where the coordinator restarted meanwhile, so that nobody asks it for news.
+/// Also if the coordinator restarted meanwhile, so that no node asks it for updates.
 #[test]
 fn nodes_hear_soon_of_a_shortened_node_timeout() {
     let mut cluster = SimCluster::of(3);
@@ -162,7 +162,7 @@ fn the_coordinator_is_killed_and_comes_back() {
     let timed = TestTimer::new("a push without its coordinator", &cluster);
     let begun = cluster.now();
     let rollout = cluster.push("words", ROWS, 2);
-    // Until it is left out, and another is the coordinator.
+    // Until the node is excluded, and another is the coordinator.
     assert!(cluster.now() - begun < cluster.timing.node_timeout() * 9 / 2);
     drop(timed);
     assert_eq!(
@@ -188,7 +188,7 @@ fn one_node_is_killed_with_its_disk_and_one_is_cut_off() {
     cluster.push("words", ROWS, 1);
     let coordinator = cluster.coordinator();
     let others: Vec<u8> = (1..=5).filter(|number| *number != coordinator).collect();
-    // Of a zone there are at least two replicas of each part elsewhere.
+    // For each zone there are at least two replicas of each part in other zones.
     let struck = [[1, 4], [2, 5]]
         .into_iter()
         .find(|pair| !pair.contains(&coordinator));
@@ -243,7 +243,7 @@ fn nodes_stop_and_start_with_what_they_had() {
     serves_everywhere(&cluster, "words", 2);
 }
 
-/// What strikes a node during a push.
+/// The faults of a node during a push.
 #[derive(Debug, Clone, Copy)]
 enum Strike {
     Kill,
@@ -254,8 +254,8 @@ enum Strike {
 
 const STRIKES: [Strike; 4] = [Strike::Kill, Strike::PowerCut, Strike::Stop, Strike::CutOff];
 
-/// Pushes, during each of which any node is struck at any moment and comes back at any: the others
-/// answer all the while, of one version, and the newest one in the end.
+/// Pushes, during each of which any node fails at any moment and returns at any. The others answer
+/// all the while, from one version, and from the newest one in the end.
 #[test]
 fn pushes_hold_as_any_node_is_struck_at_any_moment() {
     let mut cluster = SimCluster::of(4);

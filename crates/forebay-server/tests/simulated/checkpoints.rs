@@ -62,7 +62,7 @@ fn checkpoint(cluster: &SimCluster, id: &str) -> Option<TableCheckpoint> {
                 id: id.to_owned(),
             };
             parts.push((node.take_held(&table, id)?, Arc::new(files)));
-            // The steps of nodes are not at one time.
+            // The steps of the nodes are not simultaneous.
             cluster.sleep(Duration::from_millis(40));
         }
         TableCheckpoint::join(parts).map_err(|error| match error {
@@ -107,8 +107,8 @@ fn keys_of(cluster: &SimCluster, taken: &TableCheckpoint) -> BTreeMap<String, BT
     found
 }
 
-/// Each writer writes one key after the other, so what it had acknowledged before a key that is in
-/// the moment is in it, too, whatever partition it lies in.
+/// Each writer writes one key after another. So if a key is in the checkpoint, all earlier
+/// acknowledged keys of its writer are in it too, in any partition.
 fn check(
     found: &BTreeMap<String, BTreeSet<u32>>,
     acknowledged: &BTreeMap<String, BTreeSet<u32>>,
@@ -163,7 +163,7 @@ fn a_checkpoint_is_one_moment_whatever_happens_meanwhile() {
         });
         taken.push((before, keys_of(&cluster, &made)));
     }
-    // Held writes went on.
+    // Held writes continued.
     writers.resume(&cluster);
     let acknowledged = by_writer(&writers.end().acknowledged);
     for (before, found) in &taken {

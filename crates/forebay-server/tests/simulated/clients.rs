@@ -1,4 +1,4 @@
-//! Clients that read and write while nodes are struck, and note what they were told.
+//! Clients that read and write while nodes fail, and record the replies.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -17,14 +17,14 @@ use super::node::{GATEWAY, SimNode, SimWorld};
 /// Between two commands of a client.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The reply to one command; an error: there is none.
+/// The reply to one command; an error if there is none.
 pub fn asked(client: &mut Client<SimClient>, words: &[&str]) -> io::Result<Reply> {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     client.stream.get_mut().write_all(&encode(&words))?;
     client.try_read()
 }
 
-/// What a client reads, again and again.
+/// The repeated read of a client.
 pub struct Reading {
     tables: String,
     shared: Arc<ReadingState>,
@@ -78,7 +78,7 @@ impl ReadingState {
 }
 
 impl Reading {
-    /// Reads so many rows of each of these tables in one command, by a node's gateway.
+    /// Reads this many rows of each of these tables in one command, through a node's gateway.
     pub fn start(world: &SimWorld, node: &SimNode, tables: &[&str], rows: u32) -> Self {
         let keys = (0..rows).flat_map(|n| {
             tables
@@ -117,7 +117,7 @@ impl Reading {
         running.map(start).collect()
     }
 
-    /// Until it has seen that version last.
+    /// Waits until that version is the last one it has seen.
     pub fn until(&self, cluster: &SimCluster, version: u32) {
         let what = format!("version {version} of {}", self.tables);
         cluster.until(&what, |_| {
@@ -137,7 +137,7 @@ impl Reading {
         std::mem::take(&mut *self.shared.seen())
     }
 
-    /// Ends it: nothing failed, nothing was mixed, and these versions were seen.
+    /// Ends it and checks that nothing failed, nothing was mixed, and these versions were seen.
     pub fn saw(self, versions: &[u32]) {
         let seen = self.end();
         assert_eq!((&seen.failed, &seen.mixed), (&Vec::new(), &Vec::new()));
@@ -152,7 +152,7 @@ impl Drop for Reading {
     }
 }
 
-/// Clients that write keys of their own, each once, and note what came of it.
+/// Clients that write keys of their own, each once, and record the outcome.
 pub struct Writers {
     over: Arc<AtomicBool>,
     written: Arc<Mutex<ClientWrites>>,
@@ -163,9 +163,9 @@ pub struct Writers {
 pub struct ClientWrites {
     /// Keys whose values are their names.
     pub acknowledged: Vec<String>,
-    /// Said not to be written.
+    /// The reply said that they were not written.
     pub refused: Vec<String>,
-    /// Nobody knows.
+    /// The outcome is unknown.
     pub uncertain: Vec<String>,
     pub problems: BTreeMap<String, u64>,
     pub longest: Duration,
@@ -249,7 +249,7 @@ impl Writers {
         written.acknowledged.len()
     }
 
-    /// Until so many more are acknowledged.
+    /// Waits until this many more are acknowledged.
     pub fn resume(&self, cluster: &SimCluster) {
         let wanted = self.acknowledged() + 20 * self.threads.len();
         cluster.until("writes are acknowledged", |_| {
@@ -278,7 +278,7 @@ impl Drop for Writers {
 }
 
 impl ClientWrites {
-    /// What was acknowledged is there at each node that runs, and what was refused is not.
+    /// Checks that each running node has the acknowledged writes and none of the refused ones.
     pub fn check(&self, cluster: &SimCluster) {
         println!(
             "{} acknowledged, {:?}",
@@ -311,7 +311,7 @@ impl ClientWrites {
     }
 }
 
-/// Of these keys the values that a node gives.
+/// Returns a node's values of these keys.
 pub fn read(node: &SimNode, keys: &[String]) -> BTreeMap<String, String> {
     let mut client = node.client(GATEWAY);
     let mut found = BTreeMap::new();

@@ -25,11 +25,11 @@ use forebay_run::Order;
 use super::common::{Pairs, bytes, push_cut};
 use super::node::{STORE, SimNode, SimWorld};
 
-/// When all clusters begin.
+/// The start time of all clusters.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// How long anything may take, by the simulated clock.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How long its threads and tasks may go on after a cluster, by the machine's clock.
+/// How long its threads and tasks may run after the end of a cluster, by the machine's clock.
 const LEFT_OVER: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(50);
 /// Which node timeouts a seed draws from, in seconds.
@@ -51,13 +51,13 @@ pub struct SimCluster {
     _alone: SoleTurn,
 }
 
-/// The turn of a cluster, until nobody has its clock any more.
+/// The turn of a cluster, which lasts until no thread has its clock.
 struct SoleTurn {
     clock: Weak<dyn Clock>,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// The seed of a test: the one given by FOREBAY_TEST_SEED, or that of the moment.
+/// The seed of a test: FOREBAY_TEST_SEED, or else one from the current time.
 pub fn seed() -> u64 {
     let given = std::env::var("FOREBAY_TEST_SEED").ok();
     let given = given.and_then(|text| text.parse().ok());
@@ -71,7 +71,7 @@ pub fn name(table: &str) -> TableName {
 }
 
 impl SimCluster {
-    /// So many nodes in three zones, which are up.
+    /// A cluster of this many running nodes in three zones.
     pub fn of(count: u8) -> Self {
         let mut cluster = Self::made(seed());
         for number in 1..=count {
@@ -126,7 +126,7 @@ impl SimCluster {
         }
     }
 
-    /// A node more, which does not run yet.
+    /// Adds a node, which does not run yet.
     pub fn add(&mut self, number: u8) -> &mut SimNode {
         let zone = format!("z{}", (number - 1) % 3 + 1);
         self.nodes.push(SimNode::new(number, &zone, &self.world));
@@ -154,7 +154,7 @@ impl SimCluster {
         self.world.clock.sleep(time);
     }
 
-    /// Looks again and again until there is something; fails after ten minutes of the clock.
+    /// Polls until there is a result; fails after ten minutes of the clock.
     pub fn until<T>(&self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
         let end = self.now() + PATIENCE;
         loop {
@@ -166,7 +166,7 @@ impl SimCluster {
         }
     }
 
-    /// What the coordinator knows, by the first node that gives it.
+    /// The coordinator's state, from the first node that returns it.
     pub fn received(&self) -> Option<Status> {
         let running = self.nodes.iter().filter(|node| node.is_running());
         let reported = running.filter_map(|node| node.page("/v1/cluster"));
@@ -182,7 +182,7 @@ impl SimCluster {
         name[1..].parse().expect("a number")
     }
 
-    /// Until the coordinator has heard that all nodes that run are up, and that the others are not.
+    /// Waits until the coordinator knows that all running nodes are up, and the others are not.
     pub fn until_all_up(&self) {
         self.until("all are up", |cluster| {
             let status = cluster.received()?;
@@ -196,7 +196,7 @@ impl SimCluster {
         });
     }
 
-    /// Writes a version, cut where the cluster divides its table.
+    /// Writes a version, partitioned as the cluster divides its table.
     pub fn push_only(&self, table: &str, order: Order, rows: Pairs) -> u64 {
         let model = self.model();
         let entry = model.table(&name(table));
@@ -221,7 +221,7 @@ impl SimCluster {
         self.pointers.swap(&to).expect("rolled out")
     }
 
-    /// The same by a thread of its own.
+    /// Pushes and rolls out in a separate thread.
     pub fn pusher(&self, table: &str, rows: u32, version: u32) -> JoinHandle<Rollout> {
         let row = |n: u32| (key(n).into_bytes(), value(n, version).into_bytes());
         let number = self.push_only(table, Order::Hashed, (0..rows).map(row).collect());
@@ -231,7 +231,8 @@ impl SimCluster {
         start_thread("pushing", push).expect("a thread")
     }
 
-    /// Makes a live table of three replicas, and waits until all its partitions are led and known.
+    /// Creates a live table of three replicas, and waits until all its partitions have known
+    /// leaders.
     pub fn make_live(&self, table: &str, draft: LiveDraft) {
         let lowers = draft.partitions.iter();
         let request = Request::MakeLive {
@@ -261,7 +262,7 @@ impl SimCluster {
         self.client().carry_out(request).expect("carried out")
     }
 
-    /// Lets nothing through between a node and all others.
+    /// Blocks all traffic between a node and all others.
     pub fn cut_off(&self, number: u8) {
         let hosts: Vec<IpAddr> = self.nodes.iter().map(SimNode::host).collect();
         let host = IpAddr::from([127, 0, 0, number]);
@@ -301,7 +302,7 @@ pub fn value(n: u32, version: u32) -> String {
     format!("value {n} of {version}")
 }
 
-/// Tells what a part of a test took, by the machine's clock and by the simulated one.
+/// Prints the duration of a part of a test, by the machine's clock and by the simulated one.
 pub struct TestTimer<'a> {
     what: &'static str,
     cluster: &'a SimCluster,

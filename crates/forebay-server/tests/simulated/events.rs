@@ -1,4 +1,4 @@
-//! What nodes log of changes of the cluster.
+//! The log lines of nodes about changes of the cluster.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -12,7 +12,7 @@ use super::cluster::SimCluster;
 /// The lines that nodes logged since they were last cleared.
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Takes what nodes log of changes; other lines cost nothing.
+/// Collects nodes' log lines about changes; other lines cost nothing.
 struct Changes;
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ fn lines() -> MutexGuard<'static, Vec<String>> {
     LINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until so many nodes have logged a line that has all these words.
+/// Waits until this many nodes have logged a line with all these words.
 fn until_logged(cluster: &SimCluster, nodes: usize, words: &[&str]) {
     let has = |line: &&String| words.iter().all(|word| line.contains(word));
     cluster.until(&format!("{words:?} is logged"), |_| {

@@ -1,4 +1,4 @@
-//! Live tables: what was acknowledged is there, whatever dies.
+//! Live tables: acknowledged writes survive all failures.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -103,7 +103,7 @@ fn a_node_that_is_stopped_hands_its_partitions_over() {
     written.check(&cluster);
 }
 
-/// All at once, by power cuts, which leave of what was not synced what the seed says.
+/// Cuts the power of all nodes at once. The seed decides what remains of unsynced data.
 #[test]
 fn writes_survive_the_end_of_all_nodes() {
     let mut cluster = with_table(3);
@@ -124,7 +124,7 @@ fn writes_survive_the_end_of_all_nodes() {
     }
 }
 
-/// Else it would get traffic that it cannot answer.
+/// Otherwise it would get traffic that it cannot answer.
 #[test]
 fn no_node_is_ready_before_its_replicas_are_there() {
     let mut cluster = with_table(3);
@@ -185,7 +185,7 @@ fn the_coordinator_and_leaders_die_in_turns() {
     written.check(&cluster);
 }
 
-/// Asks for a cut of the table, and does not wait for it.
+/// Asks for a split of the table, and does not wait for it.
 pub fn ask_to_cut(cluster: &SimCluster, at: u16) {
     let request = Request::Split {
         table: name("t"),
@@ -194,7 +194,7 @@ pub fn ask_to_cut(cluster: &SimCluster, at: u16) {
     cluster.client().ask(&request).expect("asked");
 }
 
-/// A partition of the table begins there, and is led.
+/// Returns whether a partition of the table begins at this key and has a leader.
 fn is_cut(cluster: &SimCluster, at: u16) -> Option<()> {
     let model = cluster.model();
     let mut groups = model.all_groups();
@@ -216,7 +216,7 @@ fn nothing_is_lost_as_nodes_die_while_partitions_are_cut() {
         let most_away_ms = cluster.timing.node_timeout().as_millis() as u64 * 3 / 2;
         cluster.sleep(Duration::from_millis(rng.below(most_away_ms)));
         cluster.node(struck).start();
-        // Just after a death a partition may have no leader, and a cut of it is refused.
+        // Just after a failure a partition may have no leader, and its split is refused.
         let asked_again = |cluster: &SimCluster| {
             ask_to_cut(cluster, at);
             cluster.sleep(Duration::from_secs(1));
@@ -264,7 +264,7 @@ fn a_node_is_drained_under_writers() {
     written.check(&cluster);
 }
 
-/// The other nodes keep connections to it, on which they ask nothing any more.
+/// The other nodes keep idle connections to it.
 #[test]
 fn a_drained_node_removes_its_tables_although_others_read_there() {
     let cluster = with_table(4);

@@ -1,9 +1,10 @@
-//! Clusters in one process on simulated time: real servers, coordinators and replicas, on disks and
-//! a network in memory, by a clock that passes while all of them wait. So no test depends on how
-//! fast the machine is, and none waits for long.
+//! Simulated clusters: real servers, coordinators and replicas in one process on simulated time.
 //!
-//! It is a binary of its own, and its tests run one after the other: the clock stands still while
-//! anything of the process runs.
+//! Disks and the network are in memory. The clock advances only while all of them wait. So no test
+//! depends on the speed of the machine, and none waits for long.
+//!
+//! It is a binary of its own, and its tests run one after another, because the clock stands still
+//! while anything in the process runs.
 
 mod batch;
 mod checkpoints;

@@ -1,4 +1,4 @@
-//! One node of a simulated cluster, which may be killed and started again and again.
+//! A node of a simulated cluster, which can be killed and restarted repeatedly.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +32,7 @@ pub const STORE: &str = "/store";
 pub const CACHE: &str = "/cache";
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// What all nodes have in common.
+/// The shared parts of all nodes.
 #[derive(Clone)]
 pub struct SimWorld {
     pub clock: Arc<dyn Clock>,
@@ -50,7 +50,7 @@ pub struct SimNode {
     pub disk: SimDisk,
     boot: u128,
     process: Option<Process>,
-    /// The threads of its processes that were killed, which end by themselves.
+    /// The threads of its killed processes, which end by themselves.
     ending: Vec<JoinHandle<()>>,
 }
 
@@ -59,7 +59,7 @@ struct Process {
     server: Handle,
 }
 
-/// Whom the nodes trust is told to nobody: they meet in the clear.
+/// The nodes share no certificates: their connections are unencrypted.
 #[derive(Debug)]
 struct InTheClear;
 
@@ -110,13 +110,13 @@ impl SimNode {
         Arc::clone(&process.node.replicas)
     }
 
-    /// Those that lie in its cache. REQUIRES: it runs.
+    /// Returns the live tables in its cache. REQUIRES: it runs.
     pub fn live_tables(&self) -> Vec<TableName> {
         let process = self.process.as_ref().expect("a process");
         process.node.store.live_tables().expect("its tables")
     }
 
-    /// Starts its process, with what its disk has.
+    /// Starts its process on its disk's current content.
     pub fn start(&mut self) {
         assert!(!self.is_running(), "{} runs", self.name());
         for ending in self.ending.drain(..) {
@@ -190,7 +190,7 @@ impl SimNode {
         }
     }
 
-    /// Its process dies: what it wrote stays, and nobody hears of it any more.
+    /// Kills its process. Its writes remain, and no other node hears from it any more.
     pub fn kill(&mut self) {
         let Some(process) = self.process.take() else {
             return;
@@ -207,14 +207,14 @@ impl SimNode {
         self.ending.push(ending);
     }
 
-    /// The power goes: of what was not synced some part is left.
+    /// Cuts the power: only a part of the unsynced data remains.
     pub fn cut_power(&mut self, seed: u64) {
         self.kill();
         self.disk = self.disk.after_power_cut(seed);
         self.boot += 1;
     }
 
-    /// As an operator ends it.
+    /// Stops it as an operator does.
     pub fn stop(&mut self) {
         if let Some(Process { node, server }) = self.process.take() {
             node.leave(LEAVE);
@@ -234,7 +234,7 @@ impl SimNode {
         Ok(Client::new(stream))
     }
 
-    /// Status and body of a page; none: nobody answers.
+    /// Returns status and body of a page; `None` if there is no answer.
     pub fn page(&self, path: &str) -> Option<(u16, String)> {
         let mut client = self.try_client(HTTP).ok()?;
         let request =
@@ -252,7 +252,7 @@ impl Drop for SimNode {
     fn drop(&mut self) {
         self.kill();
         for ending in self.ending.drain(..) {
-            // What went wrong there was told there.
+            // A failure of the thread was reported there.
             let _ = ending.join();
         }
     }

@@ -1,8 +1,8 @@
-//! A moment of a live table of a cluster, made through its nodes: all partitions at one moment.
+//! Takes a checkpoint of a live table of a cluster through its nodes: all partitions at one moment.
 //!
-//! Nodes write what is in memory to runs, then hold writes for some milliseconds, then keep their
-//! runs: `forebay_cluster::local`, `replicas/checkpoint_steps.rs`, says why that is one moment.
-//! Where something comes between, such as a change of leaders, all begins again.
+//! The nodes write what is in memory to runs, then hold writes for some milliseconds, then keep
+//! their runs. `forebay_cluster::local`, `replicas/checkpoint_steps.rs`, says why that is one
+//! moment. If anything intervenes, such as a change of leaders, the checkpoint starts again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +19,23 @@ use crate::context::Context;
 use crate::node_http::{Answer, NodeHttp, PageError};
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// What is in memory is written, at the rate of the nodes' disks.
+/// The time for writing what is in memory, at the rate of the nodes' disks.
 const FLUSH: Duration = Duration::from_secs(600);
 const HOLD: Duration = Duration::from_secs(5);
 const TAKE: Duration = Duration::from_secs(30);
-/// How often it is begun.
+/// How often a checkpoint is tried.
 const TRIES: usize = 5;
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Why one try came to nothing.
+/// Why one try failed.
 enum Overtaken {
-    /// Another may succeed.
+    /// Another try may succeed.
     Again(String),
     Failed(anyhow::Error),
 }
 
-/// The table as it is now. Its files are on the nodes, which keep them until it is dropped.
+/// Takes a checkpoint of the table as it is now. Its files are on the nodes, which keep them until
+/// it is dropped.
 pub fn take(table: &TableName, context: &Context) -> anyhow::Result<TableCheckpoint> {
     let mut last = String::new();
     for _ in 0..TRIES {
@@ -48,8 +49,8 @@ pub fn take(table: &TableName, context: &Context) -> anyhow::Result<TableCheckpo
     bail!("no moment of live table {table} was to be had in {TRIES} tries: {last}")
 }
 
-/// The same in a store of its own on this machine, while a directory of temporary files is there.
-/// It begins again where a node gives up what it had of the table.
+/// Copies the checkpoint into a store on this machine, in a directory of temporary files. Starts
+/// again if a node gives up its files of the table.
 pub fn fetch(
     table: &TableName,
     keys: Option<&[Vec<u8>]>,
@@ -120,7 +121,7 @@ fn try_take(table: &TableName, context: &Context) -> Result<TableCheckpoint, Ove
     })
 }
 
-/// The HTTP ports of the nodes that are up.
+/// Returns the HTTP ports of the available nodes.
 fn nodes_up(table: &TableName, context: &Context) -> anyhow::Result<Vec<HostPort>> {
     let (_, model) = context.cluster()?.client().model()?;
     let is_live = model
@@ -140,7 +141,8 @@ fn nodes_up(table: &TableName, context: &Context) -> anyhow::Result<Vec<HostPort
     Ok(nodes)
 }
 
-/// A load shows in some partitions before others: no moment has all of it or nothing.
+/// Refuses a table with a running load. A load appears in some partitions before others, so no
+/// moment has all or none of it.
 fn check_no_load(table: &TableName, context: &Context) -> Result<(), Overtaken> {
     let model = context
         .cluster()
@@ -154,7 +156,7 @@ fn check_no_load(table: &TableName, context: &Context) -> Result<(), Overtaken> 
     }
 }
 
-/// The nodes that have replicas of the table.
+/// Returns the nodes that have replicas of the table.
 fn with_replicas(
     nodes: &[HostPort],
     answers: Vec<Result<Answer, PageError>>,
@@ -162,7 +164,7 @@ fn with_replicas(
     let mut with = Vec::new();
     for (answer, node) in answers.into_iter().zip(nodes) {
         match answer {
-            // One that is away leads nothing, or the parts are not whole.
+            // A node that does not answer leads no partition; otherwise the parts are incomplete.
             Err(PageError::NoAnswer { .. }) => {}
             Err(PageError::Refused { status, .. }) if status == StatusCode::NOT_FOUND => {}
             answer => {

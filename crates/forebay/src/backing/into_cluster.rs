@@ -1,5 +1,6 @@
-//! A live table of a backup made again in a cluster: the table is made with the partitions that it
-//! had, and its rows are added as those of a load.
+//! Restores a live table of a backup into a cluster.
+//!
+//! The table is created with the partitions that it had, and its rows are added as by a load.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::commands::create_in_cluster;
 use crate::commands::load_in_cluster::{LoadInCluster, LoadPlan};
 use crate::context::Context;
 
-/// Makes the table and adds its rows. A table of that name that is there is an error. A restore
-/// that fails later leaves the table, which is empty then, and says so.
+/// Creates the table and adds its rows. A table of that name is an error. A restore that fails
+/// later leaves an empty table, and says so.
 pub fn restore(checkpoint: &TableCheckpoint, context: &Context) -> anyhow::Result<()> {
     let table = checkpoint.table();
     if context.is_live_in_cluster(table)? {
@@ -42,7 +43,7 @@ pub fn restore(checkpoint: &TableCheckpoint, context: &Context) -> anyhow::Resul
     })
 }
 
-/// The table with one run a partition at most, and nothing in it that is deleted.
+/// Merges the table to at most one run for each partition, without deleted keys.
 fn merge(
     checkpoint: &TableCheckpoint,
     scratch: &ScratchDir,

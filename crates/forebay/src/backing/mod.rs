@@ -1,4 +1,4 @@
-//! Moments of tables that are copied: from the nodes of a cluster, into and out of backups.
+//! Checkpoints of tables that are copied: from the nodes of a cluster, into and out of backups.
 
 pub mod cluster_checkpoint;
 pub mod into_cluster;

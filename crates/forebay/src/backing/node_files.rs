@@ -1,4 +1,4 @@
-//! A checkpoint that nodes keep, as files that are read from there.
+//! A checkpoint on the nodes of a cluster, as files that are read from the nodes.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,15 +16,16 @@ use crate::node_http::{Answer, NodeHttp, PageError};
 
 /// How long a part of a file may take.
 const READ: Duration = Duration::from_secs(60);
-/// How long the end of a checkpoint is waited for: nodes end it by themselves, too.
+/// How long the command waits for the end of a checkpoint. Nodes end it by themselves, too.
 const END: Duration = Duration::from_secs(2);
-/// A node gives up what nobody reads for two minutes; all are asked so often while one is read.
+/// How often all nodes are asked while one is read. A node gives up a checkpoint that nobody reads
+/// for two minutes.
 const TOUCH: Duration = Duration::from_secs(30);
 
-/// A node has the checkpoint no more: the last it had of the table went to another one.
+/// The error if a node no longer has the checkpoint: another one replaced it.
 const GIVEN_UP: io::ErrorKind = io::ErrorKind::StaleNetworkFileHandle;
 
-/// Whether this came of that: another checkpoint may be read to its end.
+/// Returns whether an error has that cause. Another checkpoint may then be read to its end.
 pub fn is_given_up(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let cause = cause.downcast_ref::<io::Error>();
@@ -32,8 +33,8 @@ pub fn is_given_up(error: &anyhow::Error) -> bool {
     })
 }
 
-/// A checkpoint of a live table on the nodes of a cluster, by the id that the command drew. When it
-/// is dropped, the nodes give it up.
+/// A checkpoint of a live table on the nodes of a cluster, by an id that the command drew. When it
+/// is dropped, the nodes remove it.
 #[derive(Debug)]
 pub struct NodeCheckpoint {
     pub http: NodeHttp,
@@ -71,7 +72,7 @@ impl NodeCheckpoint {
         }
     }
 
-    /// Has all nodes do a step of it.
+    /// Has all nodes do a step of the checkpoint.
     pub fn step(&self, step: &str, within: Duration) -> Vec<Result<Answer, PageError>> {
         let path = format!("{}/{step}", self.path);
         self.ask_all(&Method::POST, &path, within)
@@ -98,7 +99,7 @@ impl NodeCheckpoint {
             }
             *touched = now;
         }
-        // Who does not answer is met when its files are read.
+        // A node that does not answer causes an error when its files are read.
         self.ask_all(&Method::GET, &self.path, END);
     }
 
@@ -112,7 +113,7 @@ impl NodeCheckpoint {
                 _ => io::ErrorKind::Other,
             };
             let why = match error {
-                // The node was reached before: what it may want of certificates is known.
+                // The node was reached before, so it is known what certificates it requires.
                 PageError::NoAnswer { words, .. } => words,
                 error => error.to_string(),
             };

@@ -1,4 +1,4 @@
-//! The places of backups that commands name: directories and URLs.
+//! Opens the places of backups that commands name: directories and URLs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use forebay_objects::Patience;
 
 use crate::context::Context;
 
-/// Opens a place of backups; `create` makes it where there is none.
+/// Opens a place of backups. `create` creates it if it does not exist.
 pub fn open(name: &str, create: bool, context: &Context) -> anyhow::Result<BackupPlace> {
     if create && is_in_store(name, context.store_name()) {
         wrong!(
@@ -26,7 +26,7 @@ pub fn open(name: &str, create: bool, context: &Context) -> anyhow::Result<Backu
     Ok(opened?)
 }
 
-/// Whether a URL is that of the store, or below it.
+/// Returns whether a URL is that of the store, or below it.
 fn is_in_store(name: &str, store: &str) -> bool {
     let (name, store) = (name.trim_end_matches('/'), store.trim_end_matches('/'));
     let below = name.strip_prefix(store);

@@ -1,4 +1,4 @@
-//! A directory for what a command needs only while it runs.
+//! A directory for files that a command needs only while it runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::context::Context;
 
-/// Removed with all that is in it when it is dropped.
+/// A temporary directory that is removed with its content when it is dropped.
 #[derive(Debug)]
 pub struct ScratchDir {
     disk: Arc<dyn Disk>,
@@ -17,7 +17,7 @@ pub struct ScratchDir {
 }
 
 impl ScratchDir {
-    /// Below --work-dir, or the system's directory for temporary files.
+    /// Creates the directory below --work-dir, or in the system's directory for temporary files.
     pub fn make(context: &Context) -> anyhow::Result<Self> {
         let parent = context.work_dir().map(Path::to_path_buf);
         let parent = parent.unwrap_or_else(std::env::temp_dir);
@@ -33,7 +33,7 @@ impl ScratchDir {
         Ok(Self { disk, path })
     }
 
-    /// A store's directory in it, not made yet.
+    /// Returns the path of a store in it, which does not exist yet.
     pub fn store(&self) -> PathBuf {
         self.path.join("store")
     }

@@ -18,40 +18,39 @@ use crate::error_kind::{ErrorKind, words};
 use crate::exit::Outcome;
 use crate::human;
 
-/// Copy tables, batch and live, to a directory or bucket from which 'forebay restore' brings them
-/// back
+/// Copy tables, batch and live, to a directory or bucket from which 'forebay restore' restores them
 ///
-/// A batch table is copied as it serves. A live table is copied as it is at one moment, over all
-/// its partitions, while it is written to; one of a cluster is copied from its nodes, whose writes
-/// to it wait for some milliseconds. Of what an earlier backup in that place has, nothing is copied
-/// again. Each file is read back before the backup is there.
+/// Of a batch table, the serving version is copied. A live table is copied as of one moment over
+/// all partitions, while it takes writes. In a cluster its nodes make the copy, and writes to the
+/// table wait for some milliseconds. What an earlier backup in that place has is not copied again.
+/// Each file is read back before the backup is complete.
 ///
 /// With --json one object {backup, to, tables, copied_bytes, reused_bytes, removed, unremoved,
 /// damaged}, where tables lists {table, mode, version, records, bytes}.
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// The tables [default: all that serve something]
+    /// The tables to copy [default: all that have a serving version or are live]
     #[arg(value_name = "TABLE")]
     pub tables: Vec<TableName>,
 
-    /// The place: a directory that is no store, or an s3://, gs:// or az:// URL
+    /// The place: a directory that is not a store, or an s3://, gs:// or az:// URL
     #[arg(long, value_name = "URL")]
     pub to: String,
 
-    /// How many backups of each table stay in that place; older ones are removed once this one is
-    /// there [default: all]
+    /// How many backups of each table to keep in that place; older ones are removed after this
+    /// backup is complete [default: all]
     #[arg(long, value_name = "N", value_parser = human::parse_count)]
     pub keep: Option<usize>,
 
-    /// Copy at most so many bytes a second [default: no limit]
+    /// Copy at most this many bytes a second [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_rate)]
     pub rate: Option<u64>,
 }
 
-/// How often a live table of a cluster is copied before the backup is given up.
+/// How often a live table of a cluster is copied before the backup fails.
 const TRIES: usize = 3;
 
-/// A table to be copied.
+/// A table to copy.
 enum TableCopy {
     Version(forebay_engine::Table, u64),
     Live,
@@ -84,7 +83,7 @@ pub fn run(args: &Backup, context: &Context) -> anyhow::Result<Outcome> {
     print(&report, &args.to, context)
 }
 
-/// So that the store knows how old the last backup is.
+/// Notes the backup in the store, so that the store knows the age of the last one.
 fn note(report: &BackupReport, to: &str, context: &Context) {
     let noted = all_tables(context).and_then(|tables| {
         let store = context.open_store()?;
@@ -108,7 +107,7 @@ fn all_tables(context: &Context) -> anyhow::Result<Vec<TableName>> {
     Ok(names)
 }
 
-/// What is to be copied of each table.
+/// Returns what to copy of each table.
 fn chosen(args: &Backup, context: &Context) -> anyhow::Result<Vec<(TableName, TableCopy)>> {
     let store = context.open_store()?;
     let mut names = args.tables.clone();
@@ -162,7 +161,7 @@ fn add(
             add_live(checkpoint.table()?)?;
         }
         TableCopy::LiveOfCluster => {
-            // A node may die while its files are copied; then another one leads.
+            // A node may die while its files are copied; then another node leads.
             let mut left = TRIES;
             loop {
                 left -= 1;
@@ -182,7 +181,7 @@ fn add(
     Ok(())
 }
 
-/// Who was in the cluster, for people who build it again.
+/// Returns the cluster's nodes, for people who rebuild the cluster.
 fn cluster_status(context: &Context) -> anyhow::Result<Option<Value>> {
     if !context.is_clustered()? {
         return Ok(None);

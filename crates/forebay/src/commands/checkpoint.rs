@@ -1,4 +1,4 @@
-//! `forebay checkpoint`: a moment of a live table as a store of its own.
+//! `forebay checkpoint`: copies one moment of a live table to a store of its own.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// Copy a live table as it is now into another store, while it is served and written to
+/// Copy a live table as it is now into another store, while it serves and takes writes
 ///
-/// On one file system the copy takes no room at first: runs are linked. The other store serves like
-/// any other; put back, it is a backup. With --json one object {table, store, runs, records, bytes,
-/// linked_bytes}.
+/// On the same file system the copy takes no space at first, because runs are linked. The other
+/// store serves like any other. To use it as a backup, copy it back. With --json one object {table,
+/// store, runs, records, bytes, linked_bytes}.
 #[derive(Debug, Args)]
 pub struct Checkpoint {
     pub table: TableName,
-    /// The store to copy it into; made if there is none
+    /// The store to copy the table into; created if it does not exist
     pub dir: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! What a version's statistics say of its columns, for people and programs.
+//! Formats a version's column statistics, for people and programs.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use forebay_engine::{ColumnProfile, ColumnStats, ProfilePair, QUANTILE_PERCENTS,
 use forebay_run::error::named_column;
 use serde_json::{Map, Value, json};
 
-/// A list of `{column, nulls, ...}`, of each column with what was counted of its values.
+/// Returns a list of `{column, nulls, ...}`, with the statistics of each column's values.
 pub fn objects(stats: &[ColumnStats]) -> Vec<Value> {
     let object = |stats: &ColumnStats| {
         let mut object = stats.values.as_ref().map_or_else(Map::new, figures);
@@ -17,7 +17,7 @@ pub fn objects(stats: &[ColumnStats]) -> Vec<Value> {
     stats.iter().map(object).collect()
 }
 
-/// A list of `{column, before, after}`.
+/// Returns a list of `{column, before, after}`.
 pub fn pair_objects(pairs: &[ProfilePair]) -> Vec<Value> {
     let side = |side: &Option<ColumnProfile>| side.as_ref().map(figures);
     let object = |pair: &ProfilePair| json!({"column": pair.column, "before": side(&pair.before), "after": side(&pair.after)});
@@ -54,7 +54,7 @@ fn figures(profile: &ColumnProfile) -> Map<String, Value> {
     }
 }
 
-/// A line a column.
+/// Returns one line for each column.
 pub fn lines(stats: &[ColumnStats]) -> String {
     let mut out = String::new();
     for ColumnStats { column, values, .. } in stats {
@@ -69,7 +69,7 @@ pub fn lines(stats: &[ColumnStats]) -> String {
     out
 }
 
-/// A line for each column whose figures differ, with those that do.
+/// Returns a line for each column whose statistics differ, with those that differ.
 pub fn pair_lines(pairs: &[ProfilePair]) -> String {
     let mut out = String::new();
     for pair in pairs {
@@ -89,7 +89,7 @@ pub fn pair_lines(pairs: &[ProfilePair]) -> String {
     out
 }
 
-/// The figures that people are shown.
+/// Returns the statistics that are shown to people.
 fn named(profile: &ColumnProfile) -> [(&'static str, String); 11] {
     let range = profile.range.as_ref();
     let figure = |value: Option<f64>| value.map_or("none".to_owned(), shown);

@@ -1,4 +1,4 @@
-//! `forebay compact`: one run a partition again.
+//! `forebay compact`: merges runs to one for each partition.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::{human, memory};
 
 /// Merge the runs of a live table, or of a version that was pushed onto another
 ///
-/// Of a batch table a version of its own, with the same rows, takes the place of the one that
-/// serves; what is read does not change, and a rollback goes to where it would have gone before.
-/// Pushes with --onto merge by themselves when many runs have gathered. With --json one object
-/// {table, version, from, runs, partitions, rows, serves}.
+/// For a batch table, a new version with the same rows takes the place of the serving one. Reads
+/// return the same, and a rollback serves the same version as before. Pushes with --onto merge by
+/// themselves when many runs have accumulated. With --json one object {table, version, from, runs,
+/// partitions, rows, serves}.
 ///
-/// A live table's log and runs become one run a partition. It merges by itself as it is written to,
-/// so that this is for what is only read for a while. Nobody else may have it open; a server does
-/// the same at POST /v1/tables/TABLE/compact. With --json one object {table, runs, partitions,
-/// records}.
+/// A live table's log and runs become one run for each partition. A live table merges by itself
+/// while it takes writes, so this is for tables that are only read for a while. No other process
+/// may have the table open. A server does the same at POST /v1/tables/TABLE/compact. With --json
+/// one object {table, runs, partitions, records}.
 #[derive(Debug, Args)]
 pub struct Compact {
-    /// The table, as it serves or at a version
+    /// The table: its serving version, or the version V
     #[arg(value_name = "TABLE[@V]")]
     pub target: Target,
 
-    /// Threads that merge [default: one a core]
+    /// The number of merge threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = human::parse_threads)]
     pub threads: Option<usize>,
 }

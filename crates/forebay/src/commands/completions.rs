@@ -1,4 +1,4 @@
-//! `forebay completions`: completions for a shell, from the parser's own definitions.
+//! `forebay completions`: prints completions for a shell, from the parser's own definitions.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ pub struct Completions {
     pub shell: Shell,
 }
 
-/// `parser`: the whole command line.
+/// Prints the completions. `parser` is the whole command line.
 pub fn run(args: &Completions, mut parser: clap::Command) -> anyhow::Result<Outcome> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut parser, "forebay", &mut script);

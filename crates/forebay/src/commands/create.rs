@@ -1,4 +1,4 @@
-//! `forebay create`: makes an empty live table.
+//! `forebay create`: creates an empty live table.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -18,25 +18,25 @@ use crate::exit::Outcome;
 use crate::human::{self, parse_partitions};
 use crate::key::KeyForm;
 
-/// Partitions of a hashed table of a cluster: leaders of some are on every node.
+/// Partitions of a hashed table in a cluster: enough for every node to lead some.
 const IN_CLUSTER: u32 = 16;
 
-/// Make a live table, which takes writes at any time
+/// Create a live table, which takes writes at any time
 ///
-/// It is empty; forebay load fills it, and clients of forebay serve write to it. A running server
-/// serves it within a second. What it is made with stays as it is. With --json one object {table,
-/// mode, order, partitions, durability, ttl}, and store_created where there was no store; in a
-/// cluster {replicas, replication, led} too.
+/// The table is empty; forebay load fills it, and clients of forebay serve write to it. A running
+/// server serves it within a second. Its settings cannot be changed later. With --json one object
+/// {table, mode, order, partitions, durability, ttl}, and store_created if there was no store; in a
+/// cluster also {replicas, replication, led}.
 ///
-/// In a cluster each partition has replicas on several nodes: a majority of them has a write before
-/// it is acknowledged. The command ends once all partitions take writes.
+/// In a cluster each partition has replicas on several nodes. A majority of them stores a write
+/// before it is acknowledged. The command ends once all partitions take writes.
 #[derive(Debug, Args)]
 pub struct Create {
-    /// The table's name: clients find its keys under TABLE:KEY
+    /// The table's name; clients find its keys at TABLE:KEY
     #[arg(value_name = "TABLE")]
     pub table: TableName,
 
-    /// Only live tables are made empty: forebay push makes batch tables
+    /// Only live tables are created empty; forebay push creates batch tables
     #[arg(long, value_enum, default_value = "live")]
     pub mode: Mode,
 
@@ -44,26 +44,27 @@ pub struct Create {
     #[arg(long, value_parser = ORDERS.parser(), default_value = "hashed")]
     pub order: Order,
 
-    /// Number of partitions of a hashed table; 4 unless told otherwise, 16 in a cluster
+    /// Number of partitions of a hashed table [default: 4, in a cluster 16]
     #[arg(long, value_name = "N", value_parser = parse_partitions)]
     pub partitions: Option<u32>,
 
-    /// A key at which a partition of an ordered table begins; may be repeated
+    /// The first key of a partition of an ordered table; may be repeated
     #[arg(long, value_name = "KEY")]
     pub boundary: Vec<String>,
 
     #[command(flatten)]
     pub form: KeyForm,
 
-    /// What is stored for a key: bytes, rows of the columns given, lists of the items given
+    /// The values: bytes, rows of the given columns, or lists of items of the given type
     #[arg(long, value_enum, default_value = "bytes", help_heading = "Values")]
     pub value: ValueForm,
 
-    /// What KV.DELTA does to the values, which are numbers but for append: decimal text on the wire
+    /// What KV.DELTA does to values. Values are numbers, except with append; on the wire they are
+    /// decimal text
     #[arg(long, value_parser = DELTAS.parser(), help_heading = "Values")]
     pub delta: Option<DeltaKind>,
 
-    /// A column of the rows: 'score:int64', 'name:text'; may be repeated
+    /// A column of the rows, such as 'score:int64' or 'name:text'; may be repeated
     #[arg(long, value_name = "NAME:TYPE", help_heading = "Values")]
     pub column: Vec<String>,
 
@@ -71,9 +72,10 @@ pub struct Create {
     #[arg(long, value_name = "TYPE", help_heading = "Values")]
     pub item: Option<String>,
 
-    /// When keys expire: so long after they were set (7d, 12h, 90m, 30s, 500ms), unless EXPIRE and
-    /// its like say otherwise; per-key: those of which these say so; never: none can. Without it
-    /// per-key, but never for a table with --delta, where expiry takes 8 bytes of each KV.DELTA
+    /// When keys expire: this long after they were set (7d, 12h, 90m, 30s, 500ms), unless a command
+    /// such as EXPIRE sets another time; per-key: only keys with such a command; never: no key can
+    /// expire. [default: per-key; with --delta never, because expiry takes 8 bytes of each
+    /// KV.DELTA]
     #[arg(
         long,
         value_name = "TIME|per-key|never",
@@ -82,8 +84,9 @@ pub struct Create {
     )]
     pub ttl: Option<Expiry>,
 
-    /// When a write is acknowledged: sync when the device has it, or when the system has it, which
-    /// is then synced every so many milliseconds (100ms), or left to the system (os)
+    /// When a write is acknowledged: sync, once the device has it; a time such as 100ms, once the
+    /// system has it, and the system syncs at that interval; os, once the system has it, without a
+    /// sync
     #[arg(
         long,
         value_name = "sync|<N>ms|os",
@@ -102,15 +105,15 @@ pub struct Create {
     )]
     pub factor: u32,
 
-    /// Merges write at most so many bytes a second [default: no limit]
+    /// The most bytes that merges write a second [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_rate, help_heading = "Work")]
     pub merge_rate: Option<u64>,
 
     #[command(flatten)]
     pub replicas: ReplicaArgs,
 
-    /// Make the store where there is none. Without it only ./forebay-data is made, which is meant
-    /// where no store is named
+    /// Create the store if it does not exist. Without this only ./forebay-data is created, for use
+    /// without --store
     #[arg(long)]
     pub create: bool,
 
@@ -131,14 +134,14 @@ pub enum ValueForm {
     List,
 }
 
-/// Whose table it is to be.
+/// Where a new table is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Alone,
     Cluster,
 }
 
-/// When keys expire.
+/// Parses when keys expire.
 fn parse_ttl(text: &str) -> Result<Expiry, String> {
     match text {
         "never" => Ok(Expiry::Never),

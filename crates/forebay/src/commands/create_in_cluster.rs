@@ -1,4 +1,4 @@
-//! `forebay create` in a cluster: a live table whose partitions have replicas.
+//! `forebay create` in a cluster: creates a live table whose partitions have replicas.
 
 use std::time::Duration;
 
@@ -17,20 +17,20 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// How long leaders are waited for.
+/// How long the command waits for leaders.
 const LED: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
-/// How long nodes are waited for that have not heard of the table.
+/// How long the command waits for nodes that do not know the table yet.
 const KNOWN: Duration = Duration::from_secs(5);
 
-/// How the partitions of a table come to be on several nodes.
+/// The options for the replicas of a table's partitions.
 #[derive(Debug, Args)]
 pub struct ReplicaArgs {
-    /// In a cluster: on how many nodes each partition is: 1, 3 or 5 [default: 3]
+    /// In a cluster: the number of replicas of each partition, 1, 3 or 5 [default: 3]
     #[arg(long, value_name = "N", value_parser = parse_replicas, help_heading = "Cluster")]
     pub replicas: Option<usize>,
 
-    /// In a cluster, leader: one replica of each partition leads, and a majority has each write
+    /// In a cluster, leader: one replica of each partition leads, and a majority stores each write
     /// [default: leader]
     #[arg(long, value_enum, help_heading = "Cluster")]
     pub replication: Option<ReplicationKind>,
@@ -47,7 +47,7 @@ fn parse_replicas(text: &str) -> Result<usize, String> {
 }
 
 impl ReplicaArgs {
-    /// Refuses what only a cluster has.
+    /// Refuses options that only a cluster supports.
     pub fn refuse_alone(&self) -> anyhow::Result<()> {
         let given = [
             ("--replicas", self.replicas.is_some()),
@@ -63,7 +63,7 @@ impl ReplicaArgs {
     }
 }
 
-/// Makes the table, and waits until it takes writes.
+/// Creates the table, and waits until it takes writes.
 pub fn run(
     table: &TableName,
     draft: LiveDraft,
@@ -104,8 +104,8 @@ pub fn run(
     })
 }
 
-/// Makes a table whose partitions begin there, and waits a while until it takes writes. Returns how
-/// many partitions do.
+/// Creates a table with these first keys of partitions, and waits for a limited time until it takes
+/// writes. Returns the number of partitions that do.
 pub fn make(
     (table, options, replicas): (&TableName, &LiveOptions, usize),
     lowers: Vec<Bound>,
@@ -128,8 +128,8 @@ pub fn make(
     Ok(led)
 }
 
-/// Waits a while until all partitions have had a leader. Returns how many have, and the revision
-/// that says so.
+/// Waits for a limited time until all partitions have had a leader. Returns how many have, and the
+/// revision that says so.
 fn wait_for_leaders(
     client: &ClusterClient,
     context: &Context,
@@ -151,8 +151,8 @@ fn wait_for_leaders(
     }
 }
 
-/// Waits a while until all nodes that are up know a revision, so that clients find the table at
-/// each of them.
+/// Waits for a limited time until all available nodes know a revision, so that clients find the
+/// table at each of them.
 fn wait_for_nodes(client: &ClusterClient, context: &Context, revision: u64) -> anyhow::Result<()> {
     let end = context.clock.monotonic() + KNOWN;
     loop {

@@ -1,26 +1,26 @@
-//! Whether a command makes the store that it is to write to.
+//! The options that say whether a command creates the store that it writes to.
 
 use clap::Args;
 
-/// The options that say so.
+/// The options for creating the store.
 #[derive(Debug, Args)]
 pub struct CreatingArgs {
-    /// Make the store where there is none. Without it only ./forebay-data is made, which is meant
-    /// where no store is named: a path that --store or FOREBAY_STORE names may be mistyped
+    /// Create the store if it does not exist. Without this only ./forebay-data is created, and only
+    /// if no store is named: a path in --store or FOREBAY_STORE may be mistyped
     #[arg(long, conflicts_with = "no_create", help_heading = "Store")]
     pub create: bool,
 
-    /// Refuse to make a store where there is none, as on a mount point that is not mounted
+    /// Refuse to create a store if it does not exist, as on a mount point that is not mounted
     #[arg(long, help_heading = "Store")]
     pub no_create: bool,
 }
 
-/// When a store is made.
+/// A policy for creating the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreCreation {
     Always,
     Never,
-    /// Where no store is named, and by programs that embed the command.
+    /// Creates a store if none is named, and for programs that embed the command.
     Default,
 }
 

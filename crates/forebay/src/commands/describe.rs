@@ -1,4 +1,4 @@
-//! `forebay describe`: what a table is.
+//! `forebay describe`: shows the properties of a table.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ use crate::render::Columns;
 /// The most partitions that are shown to people.
 const MOST_PARTITIONS: usize = 20;
 
-/// Show what a table is: its columns, keys, partitions, versions, and where they are
+/// Show a table's columns, keys, partitions, versions and nodes
 ///
 /// With --json one object {table, mode, order, value, columns, partitions, rows, rows_least, bytes,
 /// key, delta, ttl, created, backup, source, serving, previous, versions, figures, durability,
 /// factor, compression}. `columns` lists {column, type, nullable}; `partitions` lists {partition,
 /// from, to, rows, bytes, runs, nodes}, where `to` is exclusive and `nodes` are those of a cluster,
-/// the leader or primary first. What the table, or the store, does not have is null.
+/// the leader or primary first. What the table or the store does not have is null.
 #[derive(Debug, Args)]
 pub struct Describe {
     /// The table
@@ -220,7 +220,7 @@ impl Description {
             }
             _ => human::count(most),
         });
-        // Several of one key are several until they are merged.
+        // Several records of one key count separately until they are merged.
         line(
             if self.mode == "live" {
                 "records"
@@ -325,7 +325,7 @@ fn shown_ttl(ttl: &Ttl) -> String {
     }
 }
 
-/// A JSON value as people read it.
+/// Formats a JSON value for people.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -364,7 +364,7 @@ fn of_batch(
     let table = store.table(name)?;
     let pointer = table.pointer()?;
     let versions = table.version_numbers()?;
-    // A table that serves nothing yet is what its newest version is.
+    // A table without a serving version is shown as its newest version.
     let shown = pointer.serving.or(versions.last().copied());
     let shown = shown.ok_or_else(|| StoreError::NothingServes {
         table: name.clone(),
@@ -380,7 +380,7 @@ fn of_batch(
     Ok(described)
 }
 
-/// Of a cluster, who holds where each partition begins.
+/// Adds the nodes of a cluster that have each partition.
 fn name_nodes(described: &mut Description, manifest: &Manifest, model: &Model) {
     let layout = model.table(&manifest.table);
     let Some(layout) = layout.and_then(|entry| model.layout_of(entry)) else {

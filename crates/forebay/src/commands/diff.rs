@@ -1,4 +1,4 @@
-//! `forebay diff`: what changed between two versions.
+//! `forebay diff`: compares two versions.
 
 use std::fmt::Write;
 
@@ -20,13 +20,14 @@ use crate::human;
 /// Compare two versions of a table
 ///
 /// Prints counts and the first differences of each kind. Rows are compared by the columns that both
-/// versions have, as readers get them: a column that came or went is told once and changes no row,
-/// one of another type changes the rows in which it reads otherwise. With --json one object {table,
-/// from, to, added, removed, changed, unchanged, columns, schema, values, differences}: columns
-/// counts the changes of each column; values has the figures of each column in both versions as
-/// {column, before, after}; schema has the columns and fields that came, went or changed their type
-/// as {added, removed, retyped, changes}, where changes is a list of {change, column, before,
-/// after, text}; each difference is {key, change, columns}.
+/// versions have, as readers see them. A column that was added or removed is reported once and
+/// changes no row. A column with another type changes the rows whose values read differently.
+///
+/// With --json one object {table, from, to, added, removed, changed, unchanged, columns, schema,
+/// values, differences}. columns counts the changes of each column. values has the statistics of
+/// each column in both versions as {column, before, after}. schema has the columns and fields that
+/// were added, removed or got another type as {added, removed, retyped, changes}, where changes is
+/// a list of {change, column, before, after, text}. Each difference is {key, change, columns}.
 #[derive(Debug, Args)]
 pub struct Diff {
     pub table: TableName,
@@ -169,7 +170,7 @@ fn text(args: &Diff, report: &DiffReport, profiles: &[ProfilePair]) -> String {
     out
 }
 
-/// `~ "key": column 1 -> 2`, `+ "key"`, `- "key"`.
+/// Returns `~ "key": column 1 -> 2`, `+ "key"` or `- "key"`.
 fn sample_text(sample: &DiffSample) -> String {
     let sign = match sample.difference {
         Difference::Added => '+',

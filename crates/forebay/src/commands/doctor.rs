@@ -1,4 +1,4 @@
-//! `forebay doctor`: looks for what keeps the store, the machine or the cluster from working.
+//! `forebay doctor`: checks the store, the machine and the cluster for problems.
 
 use clap::Args;
 use forebay_cluster::status::Health;
@@ -9,11 +9,11 @@ use crate::doctor::{Finding, Severity, cluster, machine, store};
 use crate::exit::Outcome;
 use crate::render::Columns;
 
-/// Check the store, this machine, and of a cluster all nodes: rights, room, limits, conditional
+/// Check the store, this machine, and all nodes of a cluster: rights, space, limits, conditional
 /// writes, ports, clocks, certificates, versions, settings that differ
 ///
 /// It writes one small file to the store and removes it. The exit code is that of 'cluster status
-/// --check': 0 all is well, 1 there are warnings, 2 something failed. With --json one object
+/// --check': 0 everything is fine, 1 there are warnings, 2 something failed. With --json one object
 /// {verdict, findings}, where findings lists {check, verdict, found} and verdicts are ok, warning
 /// and failed.
 #[derive(Debug, Args)]

@@ -12,10 +12,11 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// Remove a table with all its versions, or a live table; without --keep-dropped for good
+/// Remove a table with all its versions, or a live table; without --keep-dropped permanently
 ///
-/// It wants --yes, or at a terminal the table's name. A server that has a live table open closes it
-/// first. In a cluster the nodes do: the command ends once the cluster has decided it.
+/// It requires --yes, or the table's name typed at a terminal. A server that has a live table open
+/// closes it first. In a cluster the command ends once the cluster has decided the drop, and the
+/// nodes remove the data.
 ///
 /// With --json one object {table, dropped}, with --keep-dropped also {kept_until}.
 #[derive(Debug, Args)]
@@ -23,12 +24,13 @@ pub struct Drop {
     /// The table
     pub table: TableName,
 
-    /// Do it without asking
+    /// Remove the table without asking
     #[arg(long)]
     pub yes: bool,
 
-    /// Keep the dropped table for so long, as 7d or 12h: until then forebay undrop brings it back.
-    /// It takes its room on the disk meanwhile. Of a store in a directory that is no cluster's
+    /// Keep the dropped table for this time, such as 7d or 12h, so that forebay undrop can restore
+    /// it. It uses disk space meanwhile. Only for a store in a directory that does not belong to a
+    /// cluster
     #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime)]
     pub keep_dropped: Option<Duration>,
 }
@@ -42,7 +44,7 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
         return drop_keeping(table, time, context);
     }
     match context.is_live_in_cluster(table)? {
-        // Its nodes have it, and the store at most what loads left.
+        // Nodes have the table's data. The store has at most files that loads left.
         true => {
             let table = table.clone();
             let request = Request::Drop { table };
@@ -57,7 +59,7 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Asks at a terminal; refuses elsewhere.
+/// Asks for confirmation at a terminal; refuses without one.
 fn confirm(args: &Drop) -> anyhow::Result<()> {
     let table = &args.table;
     if !can_ask() {
@@ -90,7 +92,8 @@ fn drop_keeping(table: &TableName, time: Duration, context: &Context) -> anyhow:
     })
 }
 
-/// What stays is removed by the next load into a table of that name.
+/// Removes what a load left of a dropped table. Otherwise the next load into a table of that name
+/// does.
 fn end_live_drop(args: &Drop, context: &Context) {
     let removed = context.open_store().and_then(|store| {
         store.note(&args.table, HistoryAction::Drop, HistoryNote::default());

@@ -1,4 +1,4 @@
-//! `forebay push --dry-run`: what a push would do.
+//! `forebay push --dry-run`: shows what a push would do.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::column_figures::{lines, objects};
-use super::pushed::{changed, findings, remedies};
+use super::push_result::{changed, findings, remedies};
 use crate::choices::ORDERS;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 use crate::render::Renderer;
 
-/// Keys that are looked up in the version that serves; fewer where each is a request.
+/// The keys to look up in the serving version; fewer if each look-up is a request.
 const LOOK_UPS: usize = 20_000;
 const REMOTE_LOOK_UPS: usize = 512;
 
-/// The object of --json, but for the examples.
+/// The object of --json, without the examples.
 #[derive(Debug, Serialize)]
 struct DryRunResult<'a> {
     table: &'a TableName,
@@ -40,7 +40,7 @@ struct DryRunResult<'a> {
     version: u64,
     read: ReadForecast,
     columns: Vec<ColumnForecast<'a>>,
-    /// What was counted of each column in the rows read.
+    /// The statistics of each column in the rows read.
     statistics: Vec<Value>,
     key: &'a str,
     /// `row`, or the column.
@@ -77,7 +77,7 @@ struct ColumnForecast<'a> {
     nullable: bool,
 }
 
-/// What is more to say of a push onto another version.
+/// The forecast of a push onto another version.
 #[derive(Debug, Serialize)]
 struct ChangesForecast {
     rows_least: Option<u64>,
@@ -128,7 +128,7 @@ pub fn run(request: &PushRequest, extent: Extent, context: &Context) -> anyhow::
 }
 
 impl Context {
-    /// The store, if there is one. Makes none.
+    /// Opens the store if it exists. Creates none.
     fn look_at_store(&self) -> anyhow::Result<Option<Store>> {
         if !self.is_remote() {
             return self.in_cluster_or_not(|pointers| {
@@ -216,7 +216,7 @@ fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Values are put in as they are printed everywhere: a parser would round their numbers.
+/// Writes values as every command prints them: a JSON parser would round their numbers.
 fn write_examples(forecast: &Forecast, out: &mut Vec<u8>) -> anyhow::Result<()> {
     for (place, (key, value)) in forecast.examples.iter().enumerate() {
         out.extend(if place == 0 {
@@ -235,7 +235,7 @@ fn write_examples(forecast: &Forecast, out: &mut Vec<u8>) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// `row`, or the column, as `--value` takes it.
+/// Returns `row`, or the column, as `--value` takes it.
 fn value_word(value: &ValueKind) -> &str {
     match value {
         ValueKind::Row => "row",
@@ -245,7 +245,7 @@ fn value_word(value: &ValueKind) -> &str {
     }
 }
 
-/// For people. What writing fails to memory cannot happen.
+/// Returns the text for people. Writing to memory cannot fail.
 fn text(forecast: &Forecast) -> anyhow::Result<String> {
     let mut out = String::new();
     _ = writeln!(out, "{}", outlook(forecast));

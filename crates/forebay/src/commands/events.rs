@@ -1,4 +1,4 @@
-//! `forebay events`: what was done to a store's tables, and what its nodes logged.
+//! `forebay events`: lists changes of a store's tables and events that its nodes logged.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::exit::Outcome;
 use crate::human;
 use crate::node_pages::{NodeEvent, NodePages};
 
-/// How long a node is waited for.
+/// How long the command waits for a node.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Between two looks; of a store in object storage, where each is a request.
+/// The time between two polls. In object storage each poll is a request.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_FAR: Duration = Duration::from_secs(5);
-/// Entries of the history may come so late: clocks of machines differ.
+/// How late an entry of the history may arrive: clocks of machines differ.
 const LATE_MS: u64 = 600_000;
 const MOST_SINCE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// List who pushed, swapped, rolled back or dropped tables, and what nodes logged
+/// List pushes, swaps, rollbacks and drops of tables, and what nodes logged
 ///
 /// The store keeps its last 1,000 pushes, swaps, rollbacks and drops. Each node keeps its last
 /// 2,000 events since its start. With --json a line is an object {unix_ms, level, source, message,
@@ -34,16 +34,16 @@ pub struct Events {
     /// Only events of this table
     table: Option<TableName>,
 
-    /// Go on with new events, until it is interrupted
+    /// Print new events as they occur, until interrupted
     #[arg(long)]
     follow: bool,
 
-    /// Only events of so long ago at most: 30m, 2h, 7d
+    /// Only events of the last such time: 30m, 2h, 7d
     #[arg(long, value_name = "TIME", value_parser = parse_since, default_value = "1d")]
     since: Duration,
 
-    /// Ask the server whose HTTP is at this address, too; may be repeated. The nodes of the store's
-    /// cluster are asked without it
+    /// Also ask the server whose HTTP is at this address; may be repeated [default: the nodes of
+    /// the store's cluster]
     #[arg(long, value_name = "HOST:PORT")]
     node: Vec<HostPort>,
 }
@@ -52,7 +52,7 @@ fn parse_since(text: &str) -> Result<Duration, String> {
     human::parse_within(text, Duration::from_secs(1), MOST_SINCE)
 }
 
-/// An event as it is printed.
+/// An event in its printed form.
 #[derive(Debug, Serialize)]
 struct Line {
     unix_ms: u64,
@@ -69,13 +69,13 @@ struct StoreSource {
     seen: BTreeSet<String>,
 }
 
-/// A server whose events are read.
+/// A server whose events the command reads.
 struct NodeSource {
     name: String,
     at: HostPort,
     /// The number of the last event that was read.
     last: Option<u64>,
-    /// Why it did not answer last.
+    /// Why the last request failed.
     problem: Option<String>,
 }
 
@@ -113,7 +113,7 @@ fn since(args: &Events, context: &Context) -> u64 {
     now_ms.saturating_sub(args.since.as_millis() as u64)
 }
 
-/// The store, which may be missing where servers are named.
+/// Opens the store, which may be missing if servers are named.
 fn open_store(args: &Events, context: &Context) -> anyhow::Result<Option<StoreSource>> {
     match context.open_store() {
         Err(error) if is_no_store(&error) && !args.node.is_empty() => Ok(None),
@@ -124,7 +124,7 @@ fn open_store(args: &Events, context: &Context) -> anyhow::Result<Option<StoreSo
     }
 }
 
-/// The servers that were named, or the nodes of the store's cluster.
+/// Returns the named servers, or the nodes of the store's cluster.
 fn nodes(args: &Events, context: &Context) -> anyhow::Result<Vec<NodeSource>> {
     let source = |(name, at)| NodeSource {
         name,
@@ -137,7 +137,7 @@ fn nodes(args: &Events, context: &Context) -> anyhow::Result<Vec<NodeSource>> {
 }
 
 impl StoreSource {
-    /// Reads the entries that are new.
+    /// Reads the new entries.
     fn read(
         &mut self,
         since_ms: u64,

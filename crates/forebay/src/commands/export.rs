@@ -1,4 +1,4 @@
-//! `forebay export`: a table as a file again.
+//! `forebay export`: writes a table to a file.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -30,14 +30,15 @@ const REPORT_ROWS: u64 = 1024;
 
 /// Write a version, or a live table, to a Parquet, CSV, JSON lines or Arrow file
 ///
-/// The file appears, or replaces the one of its name, when it is complete; it keeps that one's
-/// mode, and a symbolic link stays one. A pipe or a character device is written to as it is. A
-/// column that the format has no type for is named before anything is written. With --json one
-/// object {table, version, rows, file, seconds, columns, push}: the columns as --column takes them,
-/// and what else a push of the file needs to be the same table.
+/// The file gets its name when it is complete. It replaces a file of that name and keeps its mode;
+/// a symbolic link stays one. A pipe or a character device is written to directly. If the format
+/// has no type for a column, the command names the column before it writes anything. With --json
+/// one object {table, version, rows, file, seconds, columns, push}: columns has the columns as
+/// --column takes them, push the other options that a push of the file needs to create the same
+/// table.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The table, as it serves or at a version
+    /// The table: its serving version, or the version V
     #[arg(value_name = "TABLE[@V]")]
     pub target: Target,
 
@@ -46,20 +47,20 @@ pub struct Export {
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 
-    /// The format, where the file's name does not tell
+    /// The format, if the file's name does not show it
     #[arg(long, value_parser = WRITTEN_FORMATS.parser())]
     pub format: Option<ExportFormat>,
 
-    /// In Parquet and Arrow, keys and values of bytes as binary columns where they would be text
+    /// In Parquet and Arrow, write keys and values of bytes as binary columns even if they are text
     #[arg(long)]
     pub binary: bool,
 }
 
-/// What was written.
+/// The result of an export.
 struct ExportReport {
     rows: u64,
     columns: Vec<String>,
-    /// What a push of it is told.
+    /// The options that a push of the file needs.
     push: Vec<String>,
 }
 
@@ -128,7 +129,7 @@ fn format_of(args: &Export) -> anyhow::Result<ExportFormat> {
     })
 }
 
-/// Writes the file, and then gives it its name.
+/// Writes the file, then renames it.
 fn write_file(
     args: &Export,
     format: ExportFormat,
@@ -145,7 +146,7 @@ fn write_file(
     Ok(written)
 }
 
-/// Whether a store has its files there: its own one, those of its tables, or of its cluster.
+/// Returns whether the path is one of a store's files: its own, a table's, or a cluster's.
 fn is_of_store(disk: &dyn Disk, path: &Path) -> std::io::Result<bool> {
     let whole = std::path::absolute(path)?;
     for root in whole.ancestors().skip(1) {
@@ -159,7 +160,7 @@ fn is_of_store(disk: &dyn Disk, path: &Path) -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// Writes all records, and gives the output back, flushed.
+/// Writes all records, and returns the flushed output.
 fn write<W: Write + Send>(
     args: &Export,
     format: ExportFormat,
@@ -219,12 +220,13 @@ fn write<W: Write + Send>(
     Ok((written, output))
 }
 
-/// A column as `--column` takes it.
+/// Returns a column as `--column` takes it.
 fn flag(column: &Column) -> String {
     format!("{}:{}", column.name, type_name(&arrow_type(&column.kind)))
 }
 
-/// What makes a push of the file the same table, beside the types of columns.
+/// Returns the options, beside the types of columns, with which a push of the file creates the same
+/// table.
 fn again(source: Source<'_>, key_column: Option<&str>) -> Vec<String> {
     let key = match (key_column, source) {
         (Some(column), _) => format!("{{{column}}}"),
@@ -249,7 +251,7 @@ fn again(source: Source<'_>, key_column: Option<&str>) -> Vec<String> {
         .collect()
 }
 
-/// The number of a batch table's version.
+/// Returns the number of a batch table's version.
 fn version_of(source: Source<'_>) -> Option<u64> {
     match source {
         Source::Batch(version) => Some(version.version()),

@@ -1,4 +1,4 @@
-//! `forebay get`: the values of some keys.
+//! `forebay get`: reads the values of some keys.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -11,11 +11,12 @@ use crate::target::Target;
 
 /// Read some keys of a table
 ///
-/// A row prints as JSON, a value of bytes as it is, an absent key as (absent). With --json: one
-/// array with an element a key, null when absent; bytes that are not UTF-8 as {"base64": "..."}.
+/// Rows are printed as JSON, values of bytes as they are, absent keys as (absent). With --json: one
+/// array with one element for each key, null if absent; bytes that are not UTF-8 as {"base64":
+/// "..."}.
 #[derive(Debug, Args)]
 pub struct Get {
-    /// The table, as it serves or at a version: flights, flights@3
+    /// The table: its serving version, or a version, such as flights or flights@3
     #[arg(value_name = "TABLE[@V]")]
     pub target: Target,
 

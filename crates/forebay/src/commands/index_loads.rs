@@ -1,5 +1,6 @@
-//! Secondary indexes of a live table: tables of their own, with a row for each row of the table,
-//! which come in with it (docs/papers/planned-bulk-insertion.md, 5.1).
+//! Secondary indexes of a live table, which get a row for each row of a load.
+//!
+//! An index is a live table of its own (docs/papers/planned-bulk-insertion.md, 5.1).
 
 use clap::Args;
 use forebay_cluster::model::Model;
@@ -10,13 +11,13 @@ use forebay_load::key::KeyTemplate;
 use forebay_load::load::LoadRequest;
 use forebay_load::sources::Input;
 
-/// Which indexes take in rows with a table.
+/// The indexes that get rows with a table.
 #[derive(Debug, Clone, Default, Args)]
 pub struct IndexArgs {
-    /// In a cluster: a secondary index, a live table of its own that gets a row for each row, as
-    /// by_city='{city}/{id}': its key, which has to tell rows apart. Of a table of rows the columns
-    /// that the sources have; else the value is the column of --key. May be given several times;
-    /// each reads the sources once more
+    /// In a cluster: a secondary index, as by_city='{city}/{id}'. It is a live table that gets a
+    /// row for each row. The template is its key, which must be unique for each row. An index with
+    /// rows has the columns of the sources that its table names; any other index has the column of
+    /// --key as its value. May be repeated; each index reads the sources once more
     #[arg(
         long = "index",
         value_name = "TABLE=TEMPLATE",
@@ -26,21 +27,21 @@ pub struct IndexArgs {
     pub indexes: Vec<IndexArg>,
 }
 
-/// An index, and the keys that it has.
+/// An index and the template of its keys.
 #[derive(Debug, Clone)]
 pub struct IndexArg {
     pub table: TableName,
     pub key: KeyTemplate,
 }
 
-/// What is loaded into one table of several.
+/// A load into one table of several.
 #[derive(Debug, Clone)]
 pub struct PooledLoad {
     pub request: LoadRequest,
     pub options: LiveOptions,
 }
 
-/// NAME=TEMPLATE.
+/// Parses NAME=TEMPLATE.
 pub fn parse_index(text: &str) -> Result<IndexArg, String> {
     let (name, template) = text.split_once('=').ok_or_else(|| {
         format!(
@@ -53,7 +54,7 @@ pub fn parse_index(text: &str) -> Result<IndexArg, String> {
     Ok(IndexArg { table, key })
 }
 
-/// What is loaded into the indexes of a table beside what `of` says of the table itself.
+/// Returns the loads into the indexes of a table, beside the load `of` the table itself.
 pub fn pooled(
     indexes: &[IndexArg],
     of: &LoadRequest,

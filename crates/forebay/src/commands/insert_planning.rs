@@ -1,5 +1,6 @@
-//! Plans before a bulk insert into a live table of a cluster: what `plan insert TABLE SOURCE`
-//! shows, and what `load --plan` carries out.
+//! Plans before a bulk insert into a live table of a cluster.
+//!
+//! `plan insert TABLE SOURCE` shows such a plan, and `load --plan` carries it out.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,26 +22,26 @@ use super::cluster::paces;
 use crate::context::Context;
 use crate::human;
 
-/// What may be chosen about a plan.
+/// The options of a plan.
 #[derive(Debug, Clone, Args)]
 pub struct PlanningArgs {
-    /// What a piece that moves by itself is to hold at most: larger partitions are cut where a move
-    /// needs it [default: as much as leaves four pieces for each node, from 16M to 1G]
+    /// The most bytes that a separately moved part may have: larger partitions are split where a
+    /// move needs it [default: a size that gives four parts for each node, from 16M to 1G]
     #[arg(long, value_name = "SIZE", value_parser = parse_partition, help_heading = "Plan")]
     pub partition_bytes: Option<u64>,
 
-    /// What a record that is moved costs, where one that is inserted costs 1 [default: 1]
+    /// The cost of moving a record, relative to inserting one, which costs 1 [default: 1]
     #[arg(long, value_name = "PRICE", value_parser = parse_price, help_heading = "Plan")]
     pub move_price: Option<f64>,
 
-    /// How much is copied before the lists of what was copied change: with less, less is undone
-    /// when the plan is ended [default: 1G]
+    /// How many bytes to copy before the preference lists of the copied ranges change. If the plan
+    /// is cancelled, a smaller value means that less is undone [default: 1G]
     #[arg(long, value_name = "SIZE", value_parser = parse_partition, help_heading = "Plan")]
     pub batch: Option<u64>,
 }
 
 impl PlanningArgs {
-    /// One of the options that was given.
+    /// Returns one of the given options.
     pub fn first_given(&self) -> Option<&'static str> {
         let given = [
             (self.partition_bytes.is_some(), "--partition-bytes"),
@@ -66,7 +67,7 @@ fn parse_price(text: &str) -> Result<f64, String> {
     price.ok_or_else(|| format!("'{text}' is not a price of 0 or more"))
 }
 
-/// How the planner looks for a plan.
+/// The planner's search settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Search {
     pub mode: Mode,
@@ -74,13 +75,14 @@ pub struct Search {
     pub time: Duration,
 }
 
-/// How fast nodes copied lately, as they say.
+/// Returns how fast nodes copied recently, as they report it.
 pub fn known_paces(cluster: &ClusterPointers, context: &Context) -> anyhow::Result<Paces> {
     let (_, model) = cluster.client().model()?;
     Ok(paces(&model, &context.node_pages()?))
 }
 
-/// Plans an insert of what was sampled of each table; the model is that which the plan is of.
+/// Plans an insert from the samples of each table. The model is the one that the plan was made
+/// from.
 pub fn plan_insert(
     cluster: &ClusterPointers,
     sampled: &[(TableName, LoadSample)],
@@ -120,8 +122,8 @@ fn bulk_rows(sampled: &[(TableName, LoadSample)]) -> Vec<BulkRows<'_>> {
     rows.collect()
 }
 
-/// The most that a plan could save, by where the rows go now: known without asking what partitions
-/// hold. `bytes_per_s` is what the slowest node takes.
+/// Returns the most that a plan could save, judged by where the rows go now. It does not need the
+/// sizes of partitions. `bytes_per_s` is the rate of the slowest node.
 pub fn best_verdict(
     cluster: &ClusterPointers,
     sampled: &[(TableName, LoadSample)],
@@ -131,7 +133,7 @@ pub fn best_verdict(
     Ok(Verdict::at_best(&model, &bulk_rows(sampled), bytes_per_s))
 }
 
-/// What a plan comes to, in a few words.
+/// Describes the figures of a plan in a few words.
 pub fn insert_figures(made: &InsertProposal) -> String {
     let InsertProposal {
         insert, proposal, ..
@@ -147,7 +149,7 @@ pub fn insert_figures(made: &InsertProposal) -> String {
     format!("{}{gain}", proposal.figures())
 }
 
-/// The drawings of a plan, with the verdict above.
+/// Returns the drawings of a plan, with the verdict above.
 pub fn insert_pictures(made: &InsertProposal) -> Vec<Picture> {
     let mut pictures = made.insert.pictures();
     if let (Some(own), Some(words)) = (pictures.first_mut(), verdict_words(made, true)) {
@@ -156,8 +158,8 @@ pub fn insert_pictures(made: &InsertProposal) -> Vec<Picture> {
     pictures
 }
 
-/// Whether a plan is worth it, and what clients notice of it; `if_worth`: it is left out where it
-/// is not. `None`: there is nothing to be done.
+/// Describes whether a plan is worth it and how it affects clients. With `if_worth`, a plan that is
+/// not worth it is skipped. `None`: there is nothing to do.
 pub fn verdict_words(made: &InsertProposal, if_worth: bool) -> Option<String> {
     let Verdict { saves, takes } = made.verdict;
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
@@ -181,8 +183,8 @@ pub fn verdict_words(made: &InsertProposal, if_worth: bool) -> Option<String> {
     })
 }
 
-/// Has the cluster carry a plan out; returns when all is cut and moved. Then rows can come: who
-/// held what was moved waits for some seconds more.
+/// Has the cluster carry out a plan, and returns when all is split and moved. Rows can then be
+/// loaded: the nodes that had the moved data only wait for some more seconds.
 pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()> {
     let client = cluster.client();
     client.model_to_plan()?;
@@ -207,7 +209,7 @@ pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()
     Err(StoreError::Refused { problem, is_busy }.into())
 }
 
-/// Refuses a plan that is about something else than inserting into a table and these indexes.
+/// Refuses a plan that is not for inserting into a table and these indexes.
 pub fn check_for(
     plan: &MovePlan,
     table: &TableName,

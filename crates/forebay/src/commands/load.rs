@@ -1,4 +1,4 @@
-//! `forebay load`: adds rows from files to a live table, all at once.
+//! `forebay load`: adds rows from files to a live table at one moment.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::index_loads::{IndexArg, IndexArgs};
 use super::insert_planning::{PlanningArgs, check_for};
 use super::load_in_cluster::{IfWorth, LoadInCluster, LoadPlan};
 use super::load_rows::{self, RowsArgs};
-use super::pushed::changed;
+use super::push_result::changed;
 use super::reading::{SourceArgs, WorkArgs};
 use crate::choices::{DUPLICATES, VERBS};
 use crate::context::Context;
@@ -25,16 +25,17 @@ use crate::exit::Outcome;
 use crate::human;
 use crate::rollout_args::parse_deadline;
 
-/// Load rows from files into a live table, while it is served or while it is not
+/// Load rows from files into a live table, whether it is being served or not
 ///
-/// The rows are sorted, written as runs and read back beside the table, then added to it at one
-/// moment: what was written before is older, what is written after is newer. A load that fails or
-/// is killed adds nothing, or all of it where the server was adding it already. Where no server has
-/// the table open, the command opens it.
+/// The rows are sorted, written as runs and verified beside the table, then added to it at one
+/// moment. Writes before that moment are older than the load, writes after it are newer. A load
+/// that fails or is killed adds nothing; if the server was adding it already, it adds all of it. If
+/// no server has the table open, the command opens it.
 ///
-/// In a cluster the runs are staged in the store, its nodes bring them, and then each partition
-/// adds its own at one moment; two partitions may do at different ones. Nothing is added before all
-/// can. If the command is killed meanwhile, the cluster goes on: forebay cluster status shows it.
+/// In a cluster the runs are staged in the store, and its nodes fetch them. Then each partition
+/// adds its runs at one moment; two partitions may do so at different moments. No partition adds
+/// anything before all can. If the command is killed meanwhile, the cluster continues: forebay
+/// cluster status shows the load.
 ///
 /// forebay load people people.parquet --key '{id}'
 ///
@@ -42,15 +43,14 @@ use crate::rollout_args::parse_deadline;
 ///
 /// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, lossy,
 /// duplicates, seconds}; rows counts keys. With --index it has indexes, a list of such objects;
-/// seconds is of all together.
+/// seconds is the time of all together.
 #[derive(Debug, Args)]
 pub struct Load {
-    /// The live table, made by forebay create
+    /// The live table, created by forebay create
     pub table: TableName,
 
     /// Files, directories, globs ('days/*.parquet', quoted), s3://, gs://, az://, http:// or
-    /// https:// URLs, or
-    /// - for standard input
+    /// https:// URLs, or, for standard input, -
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
 
@@ -58,13 +58,13 @@ pub struct Load {
     #[arg(long, value_name = "TEMPLATE", help_heading = "Rows")]
     pub key: KeyTemplate,
 
-    /// The column of the values, in a table that is not one of rows [default: the one that is left
-    /// over]
+    /// The column of the values, in a table whose values are not rows [default: the one column that
+    /// is not in the key]
     #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
     pub value: Option<String>,
 
-    /// What rows do: update, insert (only where the key is absent), or delta (add to the value, by
-    /// the table's kind)
+    /// What rows do: update, insert (only if the key is absent), or delta (add to the value, by the
+    /// table's kind)
     #[arg(
         long = "as",
         value_parser = VERBS.parser(),
@@ -74,13 +74,13 @@ pub struct Load {
     )]
     pub verb: Verb,
 
-    /// The column that says what a row does: insert, update, delete or delta. Rows of one key are
-    /// composed in the order of the sources
+    /// The column with the operation of a row: insert, update, delete or delta. Rows of one key are
+    /// combined in the order of the sources
     #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
     pub op: Option<String>,
 
-    /// Which of several updates of one key holds, in the order of the sources, or fail [default:
-    /// last]. Other operations of one key are composed
+    /// Which of several updates of one key to keep, in the order of the sources, or fail [default:
+    /// last]. Other operations of one key are combined
     #[arg(
         long,
         value_parser = DUPLICATES.parser(),
@@ -89,12 +89,12 @@ pub struct Load {
     )]
     pub duplicates: Option<Duplicates>,
 
-    /// When the rows expire, counted from now: 7d, 12h, 90m, 30s [default: as the table says]
+    /// When the rows expire, counted from now: 7d, 12h, 90m, 30s [default: the table's TTL]
     #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime, help_heading = "Rows")]
     pub ttl: Option<Duration>,
 
-    /// The column that says when a row expires: a time, or a number of seconds from now; where it
-    /// is null, as the table says
+    /// The column that says when a row expires: a time, or a number of seconds from now. If it is
+    /// null, the table's TTL applies
     #[arg(
         long,
         value_name = "COLUMN",
@@ -106,10 +106,10 @@ pub struct Load {
     #[command(flatten)]
     pub of_indexes: IndexArgs,
 
-    /// In a cluster, what is done before rows come: auto cuts and moves the table's partitions so
-    /// that all nodes take part alike, by the rows that were read (forebay plan insert), where that
-    /// saves more time than it takes; always does so in any case; FILE is a plan that this wrote;
-    /// none leaves them where they are
+    /// In a cluster, what is done before rows are added. auto: split and move the table's
+    /// partitions according to the rows read (forebay plan insert), so that all nodes share the
+    /// work, if that saves more time than it takes; always: do so in any case; FILE: carry out a
+    /// plan written by forebay plan insert; none: leave the partitions where they are
     #[arg(
         long,
         value_name = "auto|always|none|FILE",
@@ -124,8 +124,8 @@ pub struct Load {
     #[command(flatten)]
     pub rows: RowsArgs,
 
-    /// In a cluster: so long without progress before anything is added, and the load ends: 1s to
-    /// 30d [default: 30m]
+    /// In a cluster: the load fails if there is no progress for this long before anything is added:
+    /// 1s to 30d [default: 30m]
     #[arg(long, value_name = "TIME", value_parser = parse_deadline, help_heading = "Cluster")]
     pub deadline: Option<Duration>,
 
@@ -142,7 +142,7 @@ pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
     carry_out(&request, &chosen, context)
 }
 
-/// Loads batches in place of files; `args` names something for sources that is passed over.
+/// Loads batches in place of files. `args` has a placeholder for sources, which is ignored.
 pub fn run_batches(args: Load, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
     let chosen = args.chosen(context)?;
     let mut request = args.request(context)?;
@@ -150,7 +150,7 @@ pub fn run_batches(args: Load, batches: Batches, context: &Context) -> anyhow::R
     carry_out(&request, &chosen, context)
 }
 
-/// What a cluster is needed for.
+/// The options that need a cluster.
 struct ChosenInCluster {
     deadline: Option<Duration>,
     plan: LoadPlan,
@@ -199,7 +199,7 @@ fn carry_out(
     context.print_done(Outcome::Done, &report, || summary(&report))
 }
 
-/// What does not reach the indexes of a table.
+/// Returns a note of the writes that do not reach the indexes of a table.
 fn what_leaves_indexes(indexes: &[IndexArg]) -> String {
     let names: Vec<&str> = indexes.iter().map(|index| index.table.as_str()).collect();
     format!(
@@ -209,7 +209,7 @@ fn what_leaves_indexes(indexes: &[IndexArg]) -> String {
     )
 }
 
-/// Of the table, and of its indexes.
+/// Prints the reports of the table and of its indexes.
 fn reported(reports: &[LoadReport], context: &Context) -> anyhow::Result<Outcome> {
     let Some((report, indexes)) = reports.split_first() else {
         anyhow::bail!("internal error: nothing was loaded");
@@ -310,7 +310,7 @@ pub(crate) fn summary(report: &LoadReport) -> String {
     let time = human::duration(Duration::from_secs_f64(report.seconds.max(0.0)));
     let (table, applied) = (&report.table, &report.applied);
     let mut text = match applied.inserts == report.rows && report.rows > 0 {
-        // Which keys were there a load does not look.
+        // A load does not check which keys existed.
         true => format!(
             "{table} took inserts of {rows}, {bytes}, in {time}: keys that were there keep their values"
         ),

@@ -1,6 +1,8 @@
-//! `forebay load` into a live table of a cluster: the rows are read and sorted here; with a plan
-//! the table's partitions are cut and moved then; the runs are built and staged in the store, and
-//! the nodes bring and add them. These are the phases of the Planned Bulk paper (section 3.3).
+//! `forebay load` of runs into a live table of a cluster.
+//!
+//! The command reads and sorts the rows. With a plan, the table's partitions are then split and
+//! moved. The runs are built and staged in the store, and the nodes fetch and add them. These are
+//! the phases of the Planned Bulk paper (section 3.3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +26,10 @@ use super::insert_planning::{
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 
-/// Between two looks whether another load of the table is still being built.
+/// The time between two checks whether another load of the table is still being built.
 const TURN: Duration = Duration::from_secs(1);
 
-/// A live table of a cluster, as a load is cut for it.
+/// A live table of a cluster, with the partitions that a load is divided by.
 pub struct LoadInCluster {
     pub(super) cluster: Arc<ClusterPointers>,
     pub(super) options: LiveOptions,
@@ -35,26 +37,26 @@ pub struct LoadInCluster {
     plan: LoadPlan,
 }
 
-/// Whether a plan is left out that takes longer than it saves.
+/// Whether to skip a plan that takes longer than it saves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfWorth {
     Only,
     OrNot,
 }
 
-/// What is done about the table's partitions before rows come.
+/// What to do with the table's partitions before rows are added.
 #[derive(Debug, Clone)]
 pub enum LoadPlan {
     Nothing,
-    /// As the planner chooses by the rows that were read.
+    /// A plan that the planner makes from the rows read.
     Auto(PlanningArgs, IfWorth),
-    /// As a file of `plan insert` says.
+    /// A plan from a file of `plan insert`.
     Made(Box<MovePlan>),
 }
 
 impl LoadInCluster {
-    /// Tells before anything is read what the cluster would refuse. `None`: the table is none of
-    /// the cluster's live ones, or the store is of no cluster.
+    /// Reports before anything is read what the cluster would refuse. `None`: the table is not a
+    /// live table of the cluster, or the store does not belong to a cluster.
     pub fn find(
         table: &TableName,
         (deadline, plan): (Option<Duration>, &LoadPlan),
@@ -82,8 +84,8 @@ impl LoadInCluster {
         }))
     }
 
-    /// Waits until no other load of a table is under way, and for a plan of its own until no other
-    /// plan is.
+    /// Waits until no other load of a table is running and, before a plan of its own, until no
+    /// other plan is.
     fn wait_for_turn(&self, table: &TableName, drawing: &Drawing) -> anyhow::Result<()> {
         let client = self.cluster.client();
         let waits = |load: &TableLoad| {
@@ -107,8 +109,8 @@ impl LoadInCluster {
         Ok(())
     }
 
-    /// Builds the load, and those of indexes, and has the cluster add them: first the table's.
-    /// Returns when all partitions have them, with what was done of each table.
+    /// Builds the load and those of indexes, and has the cluster add them, the table's first.
+    /// Returns when all partitions have them, with a report for each table.
     pub fn carry_out(
         &self,
         request: &LoadRequest,
@@ -124,7 +126,7 @@ impl LoadInCluster {
             request: request.clone(),
             options: self.options.clone(),
         });
-        // All of them hold their rows until the last one is read.
+        // All loads keep their rows until the last one is read.
         let share = request.memory_bytes / loads.len() as u64;
         for load in &mut loads {
             load.request.memory_bytes = share;
@@ -132,7 +134,7 @@ impl LoadInCluster {
         let mut reports = Vec::new();
         let with = (&store, context, drawing);
         self.load_within(&loads, &mut Vec::new(), with, &mut reports)?;
-        // The innermost was done first.
+        // The innermost load was added first.
         reports[1..].reverse();
         for report in &mut reports {
             report.took(context.clock.monotonic() - started);
@@ -140,8 +142,8 @@ impl LoadInCluster {
         Ok(reports)
     }
 
-    /// Reads and sorts the first of these, then does all of the others, and then builds and adds
-    /// it. So all are read before one plan is made for all, and the last one is added first.
+    /// Reads and sorts the first of these loads, then runs all others, and then builds and adds the
+    /// first. So all are read before one plan is made for all, and the last one is added first.
     fn load_within(
         &self,
         loads: &[PooledLoad],
@@ -155,7 +157,7 @@ impl LoadInCluster {
         };
         let (store, _, drawing) = with;
         let table = &request.table;
-        // Who has begun another load waits for nobody: that one may be waited for.
+        // Only the first load waits for its turn: another command may wait for that load.
         let (load, mut groups) = match sampled.is_empty() {
             true => self.begin_in_turn(table, options, with)?,
             false => {
@@ -196,8 +198,8 @@ impl LoadInCluster {
         Ok(())
     }
 
-    /// Begins to stage a load, cut by the groups that the table has then, once no other load of the
-    /// table is under way.
+    /// Begins to stage a load once no other load of the table is running, divided by the groups
+    /// that the table has then.
     pub fn begin(
         &self,
         table: &TableName,
@@ -231,8 +233,8 @@ impl LoadInCluster {
         }
     }
 
-    /// `None`: the cluster goes on with a load of the table whose command ended meanwhile, and
-    /// needs what that has staged.
+    /// `None`: the cluster is still adding a load of the table whose command has ended, and needs
+    /// its staged files.
     fn stage_unless_loading(
         &self,
         turn: LoadTurn,
@@ -249,7 +251,7 @@ impl LoadInCluster {
         Ok(Some((load, groups)))
     }
 
-    /// Has the plan carried out, if there is one; gives the groups that the table has then.
+    /// Has the plan carried out, if there is one. Returns the groups that the table has then.
     pub fn make_ready(
         &self,
         table: &TableName,
@@ -261,7 +263,7 @@ impl LoadInCluster {
         self.groups(table)
     }
 
-    /// Stages what was built for these groups, and has the cluster add it. Returns when all
+    /// Stages the built load for these groups, and has the cluster add it. Returns when all
     /// partitions have it.
     pub fn add(&self, built: BuiltLoad, groups: &[GroupEntry]) -> anyhow::Result<LoadReport> {
         let BuiltLoad { load, runs, report } = built;
@@ -269,7 +271,7 @@ impl LoadInCluster {
         Ok(report)
     }
 
-    /// The same of runs that somebody has written.
+    /// As `add`, for runs that already exist.
     pub fn add_runs(
         &self,
         table: &TableName,
@@ -278,7 +280,7 @@ impl LoadInCluster {
         groups: &[GroupEntry],
     ) -> anyhow::Result<()> {
         let draft = self.stage(&load, runs, groups)?;
-        // Without rows there is nothing that partitions could add.
+        // A load without rows has nothing that partitions could add.
         match draft.partitions.is_empty() {
             true => Ok(()),
             false => self.submit(table, draft, load),
@@ -299,7 +301,7 @@ impl LoadInCluster {
             }
             LoadPlan::Auto(args, if_worth) => {
                 let only_if_worth = *if_worth == IfWorth::Only;
-                // Of a small load no node needs to be asked for its pace.
+                // For a small load no node needs to be asked for its copy rate.
                 if only_if_worth && !self.may_be_worth(sampled, SLOW_PACE, drawing)? {
                     return self.wait_for_splits(sampled, drawing);
                 }
@@ -329,7 +331,7 @@ impl LoadInCluster {
         }
     }
 
-    /// Whether some plan could be worth it, by where the rows go now.
+    /// Returns whether some plan could be worth it, judged by where the rows go now.
     fn may_be_worth(
         &self,
         sampled: &[(TableName, LoadSample)],
@@ -346,8 +348,8 @@ impl LoadInCluster {
         Ok(best.is_worth())
     }
 
-    /// What others have cut is to be cut before runs are built: those of the whole would be none of
-    /// the halves.
+    /// Waits until the splits of others are complete. Runs must be built after them: a run of the
+    /// parent partition does not fit its children.
     fn wait_for_splits(
         &self,
         sampled: &[(TableName, LoadSample)],
@@ -399,7 +401,7 @@ impl LoadInCluster {
         })
     }
 
-    /// What is staged stays where nobody knows what became of it.
+    /// Keeps the staged files if the outcome is unknown.
     fn submit(&self, table: &TableName, draft: LoadDraft, load: Load) -> anyhow::Result<()> {
         let request = Request::Load {
             table: table.clone(),
@@ -442,7 +444,7 @@ fn not_added(table: &TableName, why: String) -> LoadError {
     LoadError::Refused { table, why }
 }
 
-/// The partitions that groups are of.
+/// Returns the partitions of groups.
 pub fn ranges(groups: &[GroupEntry]) -> Vec<PartitionRange> {
     let range = |group: &GroupEntry| PartitionRange {
         id: group.partition,

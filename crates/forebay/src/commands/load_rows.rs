@@ -1,6 +1,7 @@
-//! `forebay load --insert rows` into a live table of a cluster: the rows are read and put in order
-//! here; with a plan the table's partitions are cut and moved then; and clients send them to the
-//! nodes that lead them.
+//! `forebay load --insert rows` into a live table of a cluster.
+//!
+//! The command reads and sorts the rows. With a plan, the table's partitions are then split and
+//! moved. Clients then send the rows to the nodes that lead the partitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,19 +24,19 @@ use crate::human;
 use crate::inserting::{InsertOptions, InsertTotals, InsertWay, RowOrder, insert_rows};
 use crate::login::LoginArgs;
 
-/// Rows of a request, if nothing is said of it.
+/// Rows of a request by default.
 const BATCH_ROWS: usize = 512;
-/// Who sends more at once has no more of it.
+/// The most rows of a request. More would not be faster.
 const MOST_BATCH_ROWS: usize = 65_536;
 const MOST_CLIENTS: usize = 1024;
-/// What rows are shuffled by, if nothing is said of it.
+/// The default seed for shuffling rows.
 const SEED: u64 = 1;
 
-/// What may be chosen about rows that are sent.
+/// The options for sending rows.
 #[derive(Debug, Clone, Args)]
 pub struct RowsArgs {
-    /// How rows come into a live table of a cluster: as runs, which its nodes bring and add; or as
-    /// rows, each a write of its own to the node that leads its partition
+    /// How rows are added to a live table of a cluster: as runs, which its nodes fetch and add; or
+    /// as rows, each a separate write to the node that leads its partition
     #[arg(
         long,
         value_name = "runs|rows",
@@ -46,8 +47,8 @@ pub struct RowsArgs {
     )]
     pub insert: InsertWay,
 
-    /// In which order rows are sent: sorted by key, each partition by clients of its own; random,
-    /// by a seed; or as they come from the source, rows of one key then one after the other
+    /// The order in which rows are sent. sorted: by key, each partition by its own clients; random:
+    /// shuffled by a seed; source: in the order of the source, which keeps rows of one key in order
     /// [default: sorted]
     #[arg(
         long,
@@ -58,17 +59,17 @@ pub struct RowsArgs {
     )]
     pub order: Option<RowOrder>,
 
-    /// What random order is made of: the same seed and rows give the same order [default: 1]
+    /// The seed of random order: the same seed and rows give the same order [default: 1]
     #[arg(long, value_name = "N", help_heading = "Insert")]
     pub seed: Option<u64>,
 
-    /// How many clients send rows at a time, each one request after the other [default: one for
-    /// each node that is up]
+    /// The number of clients that send rows, each one request at a time [default: one for each
+    /// available node]
     #[arg(long, value_name = "N", value_parser = human::parse_count, help_heading = "Insert")]
     pub clients: Option<usize>,
 
-    /// How many rows are sent in a request; at most 1M in bytes are. They are written one by one in
-    /// any case [default: 512]
+    /// How many rows to send in a request, of at most 1M bytes. Each row is still a separate write
+    /// [default: 512]
     #[arg(long, value_name = "N", value_parser = human::parse_count, help_heading = "Insert")]
     pub batch_rows: Option<usize>,
 
@@ -77,7 +78,7 @@ pub struct RowsArgs {
 }
 
 impl RowsArgs {
-    /// What is to be sent, and how; `None`: runs are built.
+    /// Returns the options for sending rows. `None`: the load builds runs.
     pub fn chosen(&self, request: &LoadRequest) -> anyhow::Result<Option<&Self>> {
         if self.insert == InsertWay::Runs {
             if let Some(option) = self.first_given() {
@@ -126,10 +127,10 @@ impl RowsArgs {
     }
 }
 
-/// What a load by rows did.
+/// The result of a load by rows.
 #[derive(Debug, Serialize)]
 pub struct RowsReport {
-    /// As of a load by runs; its rows are those that were written.
+    /// The report of a load by runs; its rows are the rows written.
     #[serde(flatten)]
     pub load: LoadReport,
     pub insert: InsertReport,
@@ -177,7 +178,7 @@ pub fn carry_out(
     };
     let partitions = ranges(&groups);
     let (totals, duplicates) = match rows.rows() {
-        // Without rows there is nothing to send.
+        // A load without rows has nothing to send.
         0 => (InsertTotals::default(), 0),
         _ => {
             let reported = (
@@ -214,8 +215,8 @@ pub fn carry_out(
     })
 }
 
-/// Saturating additions that were joined are no addition of the table's any more: a run has room
-/// for what they are, a row has not.
+/// Refuses combined saturating additions. They are no longer an addition of the table's kind: a run
+/// can store the result, a row cannot.
 fn check_deltas(
     found: &LoadInCluster,
     request: &LoadRequest,
@@ -233,7 +234,7 @@ fn check_deltas(
 }
 
 impl LoadInCluster {
-    /// Where the nodes that are up take clients.
+    /// Returns the client addresses of the available nodes.
     fn nodes_up(&self) -> anyhow::Result<Vec<HostPort>> {
         let (_, model) = self.cluster.client().model()?;
         let up = model.all_nodes().filter(|node| node.is_up());

@@ -1,4 +1,4 @@
-//! `forebay man`: the man page, from the parser's own definitions.
+//! `forebay man`: prints the man page, from the parser's own definitions.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::exit::Outcome;
 #[derive(Debug, Args)]
 pub struct Man {}
 
-/// `command`: the whole command line.
+/// Prints the page. `command` is the whole command line.
 pub fn run(mut command: clap::Command) -> anyhow::Result<Outcome> {
     command.build();
     let mut page = Vec::new();
@@ -23,7 +23,8 @@ pub fn run(mut command: clap::Command) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The sections of a command's subcommands; of those that only group others, these.
+/// Writes the sections of a command's subcommands. A command that only groups others has no section
+/// of its own.
 fn render_commands(command: &clap::Command, path: &str, page: &mut Vec<u8>) -> io::Result<()> {
     for sub in command
         .get_subcommands()
@@ -39,7 +40,7 @@ fn render_commands(command: &clap::Command, path: &str, page: &mut Vec<u8>) -> i
     Ok(())
 }
 
-/// One command's section of the page: its synopsis, what it does, its options.
+/// Writes one command's section of the page: its synopsis, description and options.
 fn render_command(command: &clap::Command, path: &str, page: &mut Vec<u8>) -> io::Result<()> {
     let man = Page::new(command.clone());
     let mut part = b"\n".to_vec();
@@ -47,7 +48,7 @@ fn render_command(command: &clap::Command, path: &str, page: &mut Vec<u8>) -> io
     man.render_description_section(&mut part)?;
     man.render_options_section(&mut part)?;
     writeln!(page, ".SH \"{path}\"")?;
-    // What are sections of a page of its own are subsections here.
+    // Sections of a separate page are subsections of this one.
     page.extend(
         String::from_utf8_lossy(&part)
             .replace("\n.SH ", "\n.SS ")

@@ -1,4 +1,4 @@
-//! One module a command: its arguments, what it does, how it prints.
+//! The commands, one module each: arguments, behaviour and output.
 
 pub mod backup;
 pub mod checkpoint;
@@ -27,7 +27,7 @@ pub mod plan;
 pub mod pull;
 pub mod push;
 pub mod push_in_cluster;
-pub mod pushed;
+pub mod push_result;
 pub mod reading;
 pub mod restore;
 pub mod rollback;

@@ -1,4 +1,4 @@
-//! `forebay pull`: brings what serves in object storage into a directory.
+//! `forebay pull`: copies the serving versions from object storage to a directory.
 
 use std::path::PathBuf;
 
@@ -11,21 +11,21 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// Bring the serving versions of tables from object storage into a store in a directory
+/// Copy the serving versions of tables from object storage to a store in a directory
 ///
-/// They are verified, and serve there when all of them have come: where one cannot be brought, none
-/// serves. A pull that was killed goes on where it stopped. With --json one object a table: {table,
-/// version, bytes}.
+/// The versions are verified, and serve there once all of them are complete. If one cannot be
+/// copied, none serves. A pull that was killed continues where it stopped. With --json one object
+/// for each table: {table, version, bytes}.
 #[derive(Debug, Args)]
 pub struct Pull {
     #[arg(value_name = "TABLE", required = true)]
     pub tables: Vec<TableName>,
 
-    /// The directory; it holds what comes from that store, and nothing else
+    /// The directory; it may have only what was pulled from that store
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 
-    /// At most so many bytes a second [default: no limit]
+    /// Pull at most this many bytes a second [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_rate)]
     pub rate: Option<u64>,
 }

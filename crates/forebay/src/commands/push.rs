@@ -1,4 +1,4 @@
-//! `forebay push`: builds a version from files, checks it, swaps it in.
+//! `forebay push`: builds a version from files, verifies it and swaps it in.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,46 +22,44 @@ use forebay_run::{Compression, Order};
 use super::creating::{CreatingArgs, StoreCreation};
 use super::dry_run;
 use super::push_in_cluster::PushInCluster;
-use super::pushed::{PushResult, held, notes, summary};
+use super::push_result::{PushResult, held, notes, summary};
 use super::reading::{SourceArgs, WorkArgs};
 use crate::choices::{COMPRESSIONS, DELTAS, DUPLICATES, EXTENTS, ORDERS};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
-use crate::rolled_out::RolloutResult;
 use crate::rollout_args::RolloutArgs;
+use crate::rollout_result::RolloutResult;
 
-/// Build a version of a table from files, check it and swap it in
+/// Build a version of a table from files, verify it and swap it in
 ///
-/// The version is built beside the one that serves and becomes visible all at once. Before the swap
-/// every record is read back and compared with the source by count and checksum, and the gate
-/// compares the version with the one that serves. A push that fails or is killed leaves nothing
-/// visible; the next one removes its debris.
+/// The version is built beside the serving one and becomes visible all at once. Before the swap
+/// every record is read back and compared with the source by count and checksum. The gate then
+/// compares the version with the serving one. A push that fails or is killed leaves nothing
+/// visible; the next push removes its files.
 ///
-/// With --onto the version goes on with the runs of another one, and the sources bring only
-/// changes:
+/// With --onto the version reuses the runs of another version, and the sources have only changes:
 ///
 ///   forebay push prices day2.csv --onto current --op what
 ///
 /// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped,
-/// gate, statistics}, where gate is a list of {limit, seen, passed} and statistics what was counted
-/// of each column (docs/reference/column-limits.md); store_created is true where there was no
-/// store; with --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the
-/// greatest number that there can be. With --dry-run the exit code is that of the push, and the
-/// object is in docs/reference/commands-push.md.
+/// gate, statistics}. gate is a list of {limit, seen, passed}; statistics has the figures of each
+/// column (docs/reference/column-limits.md). store_created is true if the command created the
+/// store. With --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the
+/// greatest possible number. With --dry-run the exit code is that of the push, and
+/// docs/reference/commands-push.md describes the object.
 #[derive(Debug, Args)]
 pub struct Push {
-    /// The table; made when there is none of this name
+    /// The table; created if it does not exist
     pub table: TableName,
 
     /// Files, directories, globs ('days/*.parquet', quoted), s3://, gs://, az://, http:// or
-    /// https:// URLs, or
-    /// - for standard input
+    /// https:// URLs, or, for standard input, -
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
 
     /// The key, as a template over columns: '{carrier}/{flight:05}' pads flight with zeros to five;
-    /// {time:be} is eight bytes whose order is that of numbers
+    /// {time:be} is eight bytes that sort as the numbers do
     #[arg(
         long,
         value_name = "TEMPLATE",
@@ -70,7 +68,7 @@ pub struct Push {
     )]
     pub key: Option<KeyTemplate>,
 
-    /// What is stored for a key: the whole row, or one column as it is
+    /// The value of a key: the whole row, or one column as it is
     #[arg(
         long,
         value_name = "row|COLUMN",
@@ -80,8 +78,8 @@ pub struct Push {
     )]
     pub value: String,
 
-    /// What to do with rows of the same key; first and last are in the order of the sources.
-    /// BaseVersion another version they are composed
+    /// What to do with rows of the same key; first and last are in the order of the sources. With
+    /// --onto they are combined
     #[arg(
         long,
         value_parser = DUPLICATES.parser(),
@@ -91,12 +89,12 @@ pub struct Push {
     )]
     pub duplicates: Duplicates,
 
-    /// When rows expire, counted from the push: 7d, 12h, 90m, 30s. They read as absent from then on
+    /// When rows expire, counted from the push: 7d, 12h, 90m, 30s. Expired rows read as absent
     #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime, help_heading = "Rows")]
     pub ttl: Option<Duration>,
 
-    /// The column that says when a row expires: a time, or a number of seconds after the push; rows
-    /// in which it is null never do
+    /// The column that says when a row expires: a time, or a number of seconds after the push. A
+    /// row with null never expires
     #[arg(
         long,
         value_name = "COLUMN",
@@ -105,18 +103,18 @@ pub struct Push {
     )]
     pub ttl_column: Option<String>,
 
-    /// What deltas do to the values, now declared for later pushes with --onto; but for append it
-    /// takes numbers, in one column (--value)
+    /// What deltas do to the values, declared now for later pushes with --onto. Except for append,
+    /// values must be numbers, in one column (--value)
     #[arg(long, value_parser = DELTAS.parser(), help_heading = "Rows")]
     pub delta: Option<DeltaKind>,
 
-    /// Go on with the rows of another version, without rewriting them: the sources bring only what
-    /// changes. Key, value, order, partitions, deltas and expiry are those of that version
+    /// Build on the rows of another version, without rewriting them: the sources have only changes.
+    /// Key, value, order, partitions, deltas and expiry are those of that version
     #[arg(long, value_name = "current|V", help_heading = "Changes")]
     pub onto: Option<BaseVersion>,
 
-    /// The column that says what a row does: insert (only where the key is absent), update, delete
-    /// or delta. Without it all rows update. Rows of one key are composed in the order of the
+    /// The column with the operation of a row: insert (only if the key is absent), update, delete
+    /// or delta. Without it all rows update. Rows of one key are combined in the order of the
     /// sources
     #[arg(
         long,
@@ -139,7 +137,7 @@ pub struct Push {
     )]
     pub order: Order,
 
-    /// Number of parts that are built, stored and later served on their own [default: by size]
+    /// Number of partitions, which are built, stored and served separately [default: by size]
     #[arg(
         long,
         value_name = "N",
@@ -149,7 +147,7 @@ pub struct Push {
     )]
     pub partitions: Option<u32>,
 
-    /// Where the partitions begin, as a JSON array, or a file of one: keys of an ordered table
+    /// Where the partitions begin, as a JSON array, or a file with one: keys of an ordered table
     /// ('["g", "p"]', or {"key_hex": "00ff"}), Redis slots of a hashed one ('[4096, 8192]')
     #[arg(
         long,
@@ -159,7 +157,7 @@ pub struct Push {
     )]
     pub boundaries: Option<String>,
 
-    /// Number of the version, greater than all before [default: one more than the last]
+    /// Number of the version, greater than all earlier ones [default: one more than the last]
     #[arg(long, value_name = "V", value_parser = human::parse_number::<u64>, help_heading = "Version")]
     pub version: Option<u64>,
 
@@ -180,12 +178,12 @@ pub struct Push {
     pub no_swap: bool,
 
     /// A limit for the change against the serving version, such as 'rows>-20%' or
-    /// 'mean(price)<20%', or what a change of the schema does, such as
-    /// 'column-gone(note)=report'; may be repeated
+    /// 'mean(price)<20%', or the effect of a schema change, such as 'column-gone(note)=report'; may
+    /// be repeated
     #[arg(long, value_name = "LIMIT", help_heading = "Swap")]
     pub gate: Vec<Limit>,
 
-    /// Swap even when a limit is passed
+    /// Swap even if a limit is exceeded
     #[arg(long, help_heading = "Swap")]
     pub force: bool,
 
@@ -195,8 +193,8 @@ pub struct Push {
     #[command(flatten)]
     pub creating: CreatingArgs,
 
-    /// Write nothing, and say what would be done: schema, examples, sizes, bad rows, the gate, room
-    /// and time. By a sample of the rows, or by all of them
+    /// Write nothing, and show what the push would do: schema, examples, sizes, bad rows, the gate,
+    /// space and time. Uses a sample of the rows, or all of them
     #[arg(
         long,
         value_parser = EXTENTS.parser(),
@@ -209,7 +207,7 @@ pub struct Push {
     )]
     pub dry_run: Option<Extent>,
 
-    /// Number of versions to keep; the serving and the previous one always are
+    /// Number of versions to keep; the serving and the previous one are always kept
     #[arg(
         long,
         value_name = "N",
@@ -227,7 +225,7 @@ pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
     carry_out(request, draft, (dry_run, creating), context)
 }
 
-/// Pushes batches in place of files; `args` names something for sources that is passed over.
+/// Pushes batches in place of files. `args` has a placeholder for sources, which is ignored.
 pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
     let (dry_run, creating) = (args.dry_run, args.creating.creating());
     let draft = args.draft(context)?;
@@ -271,7 +269,7 @@ fn carry_out(
         drawing.message(&note);
     }
     match report.held() {
-        // The reason of an exit code other than 0 is told even to those who want quiet.
+        // The reason for a non-zero exit code is printed even with --quiet.
         true if context.output.quiet => context.output.announce(&held(&report)),
         true => drawing.message(&held(&report)),
         false => {}
@@ -281,7 +279,7 @@ fn carry_out(
         Some(undone) => drawing.message(&undone.problem),
         None => {}
     }
-    // What is drawn goes with the last who holds it.
+    // The drawing ends when its last holder is dropped.
     drop(store);
     context.stop_drawing(drawing);
     let rolled_out = in_cluster.map(|of| of.rolled_out()).transpose()?.flatten();
@@ -296,7 +294,7 @@ fn carry_out(
     })
 }
 
-/// How a push has ended, and what is told of it.
+/// Returns how a push has ended, and its printed result.
 pub fn ended(
     report: &PushReport,
     rolled_out: Option<RolloutResult>,
@@ -316,7 +314,7 @@ pub fn ended(
 }
 
 impl Push {
-    /// How it is rolled out in a cluster.
+    /// Returns how the push is rolled out in a cluster.
     pub fn draft(&self, context: &Context) -> anyhow::Result<RolloutDraft> {
         if self.rollout.is_given() && !context.is_clustered()? {
             wrong!(
@@ -370,7 +368,7 @@ impl Push {
     }
 }
 
-/// Boundaries as they stand, or in a file.
+/// Parses boundaries from the option or from a file.
 fn read_boundaries(text: &str, order: Order, context: &Context) -> anyhow::Result<GivenBoundaries> {
     if text.trim_start().starts_with('[') {
         let given = GivenBoundaries::parse(text);

@@ -1,5 +1,7 @@
-//! What is more to a push into the store of a cluster: what the cluster refuses, where it divides
-//! tables, and what is told of that.
+//! A push into the store of a cluster.
+//!
+//! It refuses what the cluster would refuse, divides tables where the cluster does, and reports the
+//! rollout.
 
 use std::sync::Arc;
 
@@ -12,19 +14,19 @@ use forebay_load::push::{PushReport, PushRequest};
 use forebay_run::Order;
 
 use crate::human;
-use crate::rolled_out::RolloutResult;
+use crate::rollout_result::RolloutResult;
 
 /// A push into the store of a cluster.
 #[derive(Debug)]
 pub struct PushInCluster {
     cluster: Arc<ClusterPointers>,
-    /// Whether it is the first one of an ordered table, which makes its layout.
+    /// Whether the push is the first one of an ordered table, which creates its layout.
     lays_out: bool,
 }
 
 impl PushInCluster {
-    /// Tells before anything is read what the cluster would refuse, and has the table cut where its
-    /// nodes divide it.
+    /// Reports before anything is read what the cluster would refuse, and divides the table where
+    /// its nodes divide it.
     pub fn begin(
         cluster: Arc<ClusterPointers>,
         request: &mut PushRequest,
@@ -47,14 +49,14 @@ impl PushInCluster {
         let layout = model.layouts.get(&name);
         let ranges = layout.into_iter().flat_map(Layout::ranges);
         request.cuts = ranges.map(|range| range.lower.clone()).collect();
-        // A partition lies whole on each node that holds some of its range.
+        // Each node that has some of a partition's range has the whole partition.
         request.always_cut = known.is_some_and(|entry| entry.by_range);
         let is_new = model.table(&request.table).is_none();
         let lays_out = is_new && request.order == Order::Ordered;
         Ok(Self { cluster, lays_out })
     }
 
-    /// Which nodes have what the push rolled out.
+    /// Returns which nodes have the version that the push rolled out.
     pub fn rolled_out(&self) -> anyhow::Result<Option<RolloutResult>> {
         let Some(rollout) = self.cluster.rollouts().pop() else {
             return Ok(None);
@@ -63,7 +65,8 @@ impl PushInCluster {
         Ok(Some(RolloutResult::of(&rollout, &model)))
     }
 
-    /// What later versions keep of the layout that the first push of an ordered table made.
+    /// Returns what later versions keep of the layout that the first push of an ordered table
+    /// created.
     pub fn first_ranges(&self, report: &PushReport) -> anyhow::Result<Option<String>> {
         if !self.lays_out || !report.swapped {
             return Ok(None);
@@ -86,7 +89,7 @@ impl PushInCluster {
     }
 }
 
-/// Of a new table.
+/// Returns the layout's name for a new table.
 fn layout_name(request: &PushRequest) -> LayoutName {
     match request.order {
         Order::Hashed => LayoutName::Main,
@@ -110,8 +113,8 @@ fn check_min_replicas(
     }
 }
 
-/// A version of the other order could never serve. A push onto another version has the order of
-/// that one.
+/// Checks the order of the table. A version of the other order could never serve. A push with
+/// --onto has the order of that version.
 fn check_order(model: &Model, request: &PushRequest) -> anyhow::Result<()> {
     let table = &request.table;
     let order = match model.table(table) {

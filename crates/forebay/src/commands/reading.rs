@@ -19,16 +19,16 @@ use crate::{human, memory};
 /// How the sources are read.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
-    /// Format of the sources, where neither their names nor their first bytes tell
+    /// Format of the sources, if neither their names nor their first bytes show it
     #[arg(long, value_parser = FORMATS.parser(), help_heading = "Sources")]
     pub format: Option<Format>,
 
-    /// The type of a column, where it is not to be guessed: 'price:decimal(12,2)'; may be repeated
+    /// The type of a column, if it should not be guessed: 'price:decimal(12,2)'; may be repeated
     #[arg(long, value_name = "NAME:TYPE", help_heading = "Sources")]
     pub column: Vec<String>,
 
-    /// Types of columns as a table has them, or as export --json told them into a file; --column
-    /// goes before
+    /// Types of columns as a table has them, or as export --json wrote them to a file; --column
+    /// takes precedence
     #[arg(long, value_name = "TABLE[@V]|FILE", help_heading = "Sources")]
     pub columns_from: Option<String>,
 
@@ -36,28 +36,29 @@ pub struct SourceArgs {
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Sources")]
     pub csv_delimiter: Option<u8>,
 
-    /// The character around fields that hold a delimiter or a line end; within them it is doubled
+    /// The character around fields that contain a delimiter or a line end; within them it is
+    /// doubled
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = "\"", help_heading = "Sources")]
     pub csv_quote: u8,
 
-    /// The text of an absent value, beside the empty field; may be repeated
+    /// A text that means an absent value, beside the empty field; may be repeated
     #[arg(long, value_name = "TEXT", help_heading = "Sources")]
     pub csv_null: Vec<String>,
 
-    /// The first line holds data: the columns are called column_1, column_2 and so on
+    /// The first line has data: the columns are named column_1, column_2 and so on
     #[arg(long, help_heading = "Sources")]
     pub csv_no_header: bool,
 
-    /// Of packet captures, also the packets' bytes, as the column data
+    /// For packet captures, also read the packets' bytes, as the column data
     #[arg(long, help_heading = "Sources")]
     pub packet_data: bool,
 }
 
-/// What becomes of bad rows, and what the work may take.
+/// The options for bad rows and for the resources of the work.
 #[derive(Debug, Args)]
 pub struct WorkArgs {
-    /// What to do with rows that cannot be stored (a null key, a line that does not parse): give
-    /// up, leave them out, or leave them out and write them to FILE with their line and the reason
+    /// What to do with rows that cannot be stored (a null key, a line that does not parse): fail,
+    /// skip them, or skip them and write them to FILE with their line and the reason
     #[arg(
         long,
         value_name = "fail|skip|FILE",
@@ -70,17 +71,17 @@ pub struct WorkArgs {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
     pub memory: Option<u64>,
 
-    /// Threads that read, sort and write [default: one a core]
+    /// Threads that read, sort and write [default: one per core]
     #[arg(long, value_name = "N", value_parser = human::parse_threads, help_heading = "Work")]
     pub threads: Option<usize>,
 
-    /// Read and write at most so many bytes of records a second, to spare what else runs here
-    /// [default: no limit]
+    /// Read and write at most this many bytes of records a second, to spare other work on the
+    /// machine [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_rate, help_heading = "Work")]
     pub rate: Option<u64>,
 
-    /// How far the command gives way to others where processors are short, as its nice value: 0 as
-    /// others, 19 takes what they leave
+    /// The nice value of the command, by which it yields to others when processors are short: 0 as
+    /// others, 19 only what others leave
     #[arg(
         long,
         value_name = "N",
@@ -91,10 +92,10 @@ pub struct WorkArgs {
     pub nice: u8,
 }
 
-/// The nice value of commands that nobody waits for as long as for a reader's answer.
+/// The nice value of commands whose duration matters less than a reader's latency.
 pub const LOWEST_PRIORITY: u8 = 19;
 
-/// [`WorkArgs`] with what is left to choose chosen.
+/// [`WorkArgs`] with the defaults resolved.
 #[derive(Debug)]
 pub struct Work {
     pub bad_rows: BadRows,
@@ -166,7 +167,7 @@ impl WorkArgs {
     }
 }
 
-/// The columns of a table, or those that `export --json` told into a file.
+/// Returns the columns of a table, or those that `export --json` wrote to a file.
 fn columns_from(from: &str, context: &Context) -> anyhow::Result<Vec<GivenType>> {
     let path = Path::new(from);
     let there = context.disk.exists(path);
@@ -188,7 +189,7 @@ fn columns_from(from: &str, context: &Context) -> anyhow::Result<Vec<GivenType>>
     Ok(columns.collect::<Result<_, _>>()?)
 }
 
-/// What `export --json` tells, as far as it is of use here.
+/// The used part of the output of `export --json`.
 #[derive(Debug, Deserialize)]
 struct Exported {
     columns: Vec<String>,

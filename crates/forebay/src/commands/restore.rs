@@ -1,4 +1,4 @@
-//! `forebay restore`: brings tables back from a backup.
+//! `forebay restore`: restores tables from a backup.
 
 use std::collections::BTreeMap;
 
@@ -18,21 +18,22 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// Bring tables back from a backup into a store: of one server or of a cluster, new or old
+/// Restore tables from a backup into a store: of one server or of a cluster, new or old
 ///
-/// A batch table comes as the version that it was, is read back, and serves; what served before is
-/// kept, so that 'forebay rollback' goes back to it. A live table comes as it was at its moment;
-/// none of that name may be there. In a cluster, a table is made and its rows are added.
+/// A batch table is restored as the version that was backed up, verified, and then serves. The
+/// version that served before is kept, so that 'forebay rollback' can return to it. A live table is
+/// restored as of the moment of its backup; no table of its name may exist. In a cluster, the table
+/// is created and its rows are added.
 ///
 /// With --json one object {backup, from, tables}, where tables lists {table, mode, version,
 /// records, bytes}; with --list one {backups}, which lists {backup, taken_unix_ms, source, tables}.
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// The tables [default: all of the backup]
+    /// The tables [default: all in the backup]
     #[arg(value_name = "TABLE")]
     pub tables: Vec<TableName>,
 
-    /// Where the backups are, as given to 'forebay backup --to'
+    /// The place of the backups, as given to 'forebay backup --to'
     #[arg(long, value_name = "URL")]
     pub from: String,
 
@@ -40,15 +41,15 @@ pub struct Restore {
     #[arg(long, value_name = "NAME")]
     pub backup: Option<String>,
 
-    /// Say which backups there are, and restore nothing
+    /// List the backups, and restore nothing
     #[arg(long, conflicts_with_all = ["tables", "backup", "no_swap", "check"])]
     pub list: bool,
 
-    /// Read the files of the backup back where they lie, and restore nothing
+    /// Read the backup's files in their place to verify them, and restore nothing
     #[arg(long, conflicts_with = "no_swap")]
     pub check: bool,
 
-    /// Bring versions of batch tables, and let what serves serve on
+    /// Restore versions of batch tables, but leave the serving ones in place
     #[arg(long)]
     pub no_swap: bool,
 }
@@ -84,8 +85,8 @@ pub fn run(args: &Restore, context: &Context) -> anyhow::Result<Outcome> {
     print(args, &backup, &tables, context)
 }
 
-/// Why a table was not restored: where its copy could not be read back, the file of the backup that
-/// is damaged, if there is one.
+/// Returns why a table was not restored. If its copy could not be read back, the error names the
+/// damaged file of the backup, if there is one.
 fn damage_behind(error: anyhow::Error, backup: &Backup, table: &TableName) -> anyhow::Error {
     use std::io::ErrorKind::{InvalidInput, NotFound};
     let is_lost = |error: &std::io::Error| matches!(error.kind(), InvalidInput | NotFound);
@@ -113,8 +114,8 @@ fn chosen(args: &Restore, backup: &Backup) -> anyhow::Result<BTreeMap<TableName,
     Ok(all)
 }
 
-/// Refuses before anything is copied what could not be restored: documents of the backup that
-/// cannot be read, and what is there already.
+/// Refuses before anything is copied what could not be restored: unreadable documents of the
+/// backup, and tables that exist already.
 fn refuse_what_is_there(
     args: &Restore,
     backup: &Backup,
@@ -180,7 +181,7 @@ fn refuse_what_is_there(
     )
 }
 
-/// Reads all files of the tables back from the place.
+/// Reads all files of the tables in the backup's place.
 fn check(
     args: &Restore,
     backup: &Backup,
@@ -233,7 +234,7 @@ fn fetch_live(backup: &Backup, name: &TableName, context: &Context) -> anyhow::R
     Ok(())
 }
 
-/// Lets the restored versions serve; in a cluster all at one moment.
+/// Swaps the restored versions in; in a cluster all at one moment.
 fn swap(versions: &BTreeMap<TableName, u64>, context: &Context) -> anyhow::Result<()> {
     if versions.is_empty() {
         return Ok(());
@@ -282,7 +283,7 @@ fn print(
     })
 }
 
-/// The tables of a backup, as commands print them.
+/// Returns the tables of a backup, as commands print them.
 pub fn listed(tables: &BTreeMap<TableName, TableSummary>) -> Vec<Value> {
     let tables = tables.iter().map(|(name, table)| {
         json!({

@@ -1,4 +1,4 @@
-//! `forebay rollback`: back to the version that served before.
+//! `forebay rollback`: returns to the version that served before.
 
 use clap::Args;
 use forebay_cluster::client::RolloutDraft;
@@ -11,20 +11,20 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// Go back to the version that served before; in a cluster of several tables at one moment
+/// Return to the version that served before; in a cluster several tables at one moment
 ///
-/// The version that is left stays in the store, but a second rollback goes further back, never to
-/// it. Within a minute of another rollback it has to say from which version it goes back (--from),
-/// or is asked for at a terminal, as somebody else may have done it already. It says if a push is
-/// under way, which then is held. In a cluster the version is marked as bad, and a swap
-/// to it wants --force. With --json one object {table, version, previous}, of several tables a list
-/// of them.
+/// The abandoned version stays in the store, but a second rollback goes further back and never
+/// returns to it. Another user may have rolled back already. Within a minute of another rollback
+/// the command therefore needs the version to abandon (--from), or asks for it at a terminal. If a
+/// push is running, the command says so, and the push is then held. In a cluster the version is
+/// marked as bad, and a swap to it requires --force. With --json one object {table, version,
+/// previous}; for several tables a list of them.
 #[derive(Debug, Args)]
 pub struct Rollback {
     #[arg(required = true, value_name = "TABLE")]
     pub tables: Vec<TableName>,
 
-    /// Only if this version serves; of one table
+    /// Roll back only if this version serves; for one table
     #[arg(long, value_name = "V", value_parser = human::parse_number::<u64>)]
     pub from: Option<u64>,
 }
@@ -53,7 +53,7 @@ pub fn run(args: &Rollback, context: &Context) -> anyhow::Result<Outcome> {
             };
             let again = |_: &TableName, from| table_handle.rollback_from(from);
             let swapped = or_asked(swapped, args, again)?;
-            // In object storage it would cost requests of every rollback.
+            // In object storage every rollback would pay requests for this.
             if !context.is_remote() && table_handle.is_push_under_way()? {
                 context.output.announce(&format!(
                     "a push to or compaction of {table} is under way, from before this rollback: its version will be held, and not serve"
@@ -67,7 +67,7 @@ pub fn run(args: &Rollback, context: &Context) -> anyhow::Result<Outcome> {
     }
 }
 
-/// Asks at a terminal where a table was rolled back just before.
+/// Asks at a terminal if a table was rolled back shortly before.
 fn or_asked<T>(
     rolled_back: Result<T, StoreError>,
     args: &Rollback,

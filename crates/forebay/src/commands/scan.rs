@@ -1,4 +1,4 @@
-//! `forebay scan`: a table's records in their order.
+//! `forebay scan`: prints a table's records in their order.
 
 use std::io::Write;
 use std::ops::Bound;
@@ -17,20 +17,20 @@ use crate::target::Target;
 
 /// Print the records of a table, those of an ordered table by key
 ///
-/// A record a line: the key, a tab, the value. With --json one object a line with "key", or
-/// "key_hex" with --hex, and "value". A hashed table comes in the order of its hashes, and takes no
-/// bounds.
+/// One line for each record: the key, a tab, the value. With --json one object a line with "key",
+/// or "key_hex" with --hex, and "value". A hashed table is printed in the order of its hashes, and
+/// takes no bounds.
 #[derive(Debug, Args)]
 pub struct Scan {
-    /// The table, as it serves or at a version
+    /// The table: its serving version, or the version V
     #[arg(value_name = "TABLE[@V]")]
     pub target: Target,
 
-    /// First key, itself included
+    /// First key, inclusive
     #[arg(long, value_name = "KEY")]
     pub from: Option<String>,
 
-    /// Key to stop before
+    /// End key, exclusive
     #[arg(long, value_name = "KEY")]
     pub to: Option<String>,
 
@@ -42,7 +42,7 @@ pub struct Scan {
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
 
-    /// From the last key to the first
+    /// Print from the last key to the first
     #[arg(long)]
     pub reverse: bool,
 

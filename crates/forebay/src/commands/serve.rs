@@ -22,21 +22,21 @@ use crate::log::LogFormat;
 use crate::pulling::{PullServer, PullsOf};
 use crate::{human, log, memory};
 
-/// Serve the store's tables to Redis clients, live ones for writing too, and health, metrics and
-/// administration by HTTP
+/// Serve the store's tables to Redis clients, including writes to live tables, and health, metrics
+/// and administration over HTTP
 ///
-/// The server follows the store: a swap, a rollback, a new or a dropped table is seen within half a
-/// second; of a store in object storage once it is told, or when it polls. It ends on SIGTERM or
-/// SIGINT, after the commands in flight are answered. SIGHUP has it read users, token and
-/// certificates again. Addresses other than loopback are refused without TLS and users. A live
-/// table that is served cannot be opened by another command.
+/// The server follows the store: it sees a swap, a rollback, a new or a dropped table within half a
+/// second. For a store in object storage it sees them on notification, or at the next poll. On
+/// SIGTERM or SIGINT it answers the commands in flight, then ends. On SIGHUP it reads users, token
+/// and certificates again. It refuses addresses other than loopback without TLS and users. While a
+/// live table is served, no other command can open it.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Address for Redis clients; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7379")]
     pub listen: SocketAddr,
 
-    /// Address for HTTP; port 0 takes any free one, off leaves HTTP out
+    /// Address for HTTP; port 0 takes any free one, off disables HTTP
     #[arg(
         long,
         value_name = "ADDRESS:PORT|off",
@@ -45,16 +45,16 @@ pub struct Serve {
     )]
     pub http: Http,
 
-    /// The table of keys that name none: those without a colon, and those whose part before the
-    /// first colon is no table. Without it a key has to be TABLE:KEY
+    /// The table of keys that do not name one: keys without a colon, and keys whose part before the
+    /// first colon is not a table. Without it a key must be TABLE:KEY
     #[arg(long, value_name = "TABLE")]
     pub default_table: Option<TableName>,
 
-    /// Make the store, empty, where there is none yet
+    /// Create an empty store if it does not exist
     #[arg(long, conflicts_with = "cache")]
     pub create: bool,
 
-    /// A name under which HTTP may be asked for, beside localhost and the address; may be repeated
+    /// A host name that HTTP requests may use, beside localhost and the address; may be repeated
     #[arg(long, value_name = "NAME", help_heading = "Security")]
     pub http_host: Vec<String>,
 
@@ -76,8 +76,8 @@ pub struct Serve {
     )]
     pub tls_key: Option<PathBuf>,
 
-    /// Certificates in PEM of authorities; clients of both ports have to show one that one of these
-    /// signed, besides what the users file asks for
+    /// Certificates in PEM of authorities. Clients of both ports must present a certificate that
+    /// one of these signed, besides what the users file requires
     #[arg(
         long,
         value_name = "FILE",
@@ -86,28 +86,28 @@ pub struct Serve {
     )]
     pub tls_client_ca: Option<PathBuf>,
 
-    /// Users, their passwords and what they may read (docs/how-to/secure.md has the form); without
-    /// this file everyone who can connect may read
+    /// Users, their passwords and what they may read (docs/how-to/secure.md has the format).
+    /// Without this file everyone who can connect may read
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     pub users: Option<PathBuf>,
 
-    /// File that holds the bearer token of HTTP administration, at least 16 characters; without it
-    /// swap and rollback by HTTP are for users with the verb admin only
+    /// File with the bearer token of HTTP administration, at least 16 characters. Without it only
+    /// users with the verb admin may swap and roll back over HTTP
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     pub admin_token_file: Option<PathBuf>,
 
-    /// Memory of the live tables, for what was written last and for filters and indexes [default: a
-    /// quarter of RAM]
+    /// Memory of the live tables, for recent writes and for filters and indexes [default: a quarter
+    /// of RAM]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
     pub memory: Option<u64>,
 
-    /// The directory that the tables of a store in object storage are pulled into and served from;
-    /// what is there serves while that store is out of reach
+    /// The cache: a directory to which the tables of a store in object storage are pulled, and from
+    /// which they serve, even while that store is unreachable
     #[arg(long, value_name = "DIR", help_heading = "Object storage")]
     pub cache: Option<PathBuf>,
 
-    /// How many bytes a second to pull: auto as many as serving bears, auto:SIZE the same and at
-    /// most SIZE, SIZE at most that however slow serving becomes
+    /// How many bytes a second to pull. auto: as many as serving allows; auto:SIZE: the same, but
+    /// at most SIZE; SIZE: at most SIZE, even if serving becomes slow
     #[arg(
         long,
         value_name = "auto|auto:SIZE|SIZE",
@@ -129,9 +129,9 @@ pub struct Serve {
     )]
     pub keep: usize,
 
-    /// How often to look at the store in object storage: 500ms to 1h [default: 6s]. While nothing
-    /// changes that costs a request each time, and each fifth time another one. Swaps are seen at
-    /// once where the command reaches --http
+    /// How often to poll the store in object storage: 500ms to 1h [default: 6s]. Each poll costs a
+    /// request, and each fifth one another request, while nothing changes. The server sees swaps at
+    /// once if the command can reach --http
     #[arg(
         long,
         value_name = "TIME",
@@ -142,8 +142,8 @@ pub struct Serve {
     )]
     pub poll: Option<Duration>,
 
-    /// Where commands and other nodes reach --http, to tell of swaps, when that is not the address
-    /// it listens on; off: they are not told of this node
+    /// The address at which commands and other nodes reach --http to notify of swaps, if it is not
+    /// the address that HTTP listens on; off: no notifications
     #[arg(
         long,
         value_name = "HOST:PORT|off",
@@ -157,8 +157,8 @@ pub struct Serve {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Clients at a time; further ones get an error and are closed. Fewer where the limit of open
-    /// files (ulimit -n) leaves fewer beside the tables' files
+    /// The most clients at a time; further ones get an error and are closed. Fewer if the limit of
+    /// open files (ulimit -n) leaves fewer beside the tables' files
     #[arg(
         long,
         value_name = "N",
@@ -178,12 +178,12 @@ pub struct Serve {
     )]
     pub reply_limit: u64,
 
-    /// Memory of the replies that clients have not read yet, of all connections together; beyond it
-    /// the connection that holds the most is dropped [default: an eighth of RAM]
+    /// Memory of replies that clients have not read yet, over all connections; beyond it the
+    /// connection with the most is dropped [default: an eighth of RAM]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_room, help_heading = "Limits")]
     pub reply_memory: Option<u64>,
 
-    /// How the lines of the log are written, to standard error. RUST_LOG picks levels, as in
+    /// The format of log lines, which go to standard error. RUST_LOG selects levels, such as
     /// RUST_LOG=warn
     #[arg(
         long,
@@ -193,12 +193,12 @@ pub struct Serve {
     )]
     pub log_format: LogFormat,
 
-    /// Threads that answer clients [default: one a core]
+    /// Threads that answer clients [default: one per core]
     #[arg(long, value_name = "N", value_parser = human::parse_threads, help_heading = "Work")]
     pub threads: Option<usize>,
 }
 
-/// How long other nodes are waited for when this one stops.
+/// How long a stopping node waits for other nodes.
 const LEAVE: Duration = Duration::from_secs(5);
 
 const LEAST_POLL: Duration = Duration::from_millis(500);
@@ -222,7 +222,7 @@ fn parse_poll(text: &str) -> Result<Duration, String> {
     human::parse_within(text, LEAST_POLL, MOST_POLL)
 }
 
-/// Where others reach HTTP; `None`: nowhere.
+/// The address at which others reach HTTP. `None`: nowhere.
 #[derive(Debug, Clone)]
 pub struct Advertised(pub Option<HostPort>);
 
@@ -235,7 +235,7 @@ fn parse_advertised(text: &str) -> Result<Advertised, String> {
         .map_err(|error| error.to_string())
 }
 
-/// A rate of pulls as it is written.
+/// A pull rate as it is written.
 #[derive(Debug, Clone, Copy)]
 pub struct PullRateArg(pub PullRate);
 
@@ -307,10 +307,10 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         format!("serving {tables}: Redis clients on {listen}, {http}; Ctrl-C ends it")
     });
     if let Err(error) = reported {
-        // It serves all the same.
+        // The server serves all the same.
         warn!(%listen, ?http, error = format!("{error:#}"), "standard output cannot be written");
     }
-    // What came of it is told in the log.
+    // The log has the outcome.
     signals.wait(|| drop(running.reload()));
     drop(pulling);
     running.shutdown();
@@ -364,7 +364,7 @@ fn run_node(
         warn!(%listen, ?http, error = format!("{error:#}"), "standard output cannot be written");
     }
     signals.wait(|| drop(running.reload()));
-    // Clients are led elsewhere before it stops.
+    // Clients are redirected before the node stops.
     node.leave(LEAVE);
     let replicas = node.replicas.clone();
     drop((pacing, node));
@@ -374,7 +374,7 @@ fn run_node(
 }
 
 impl Serve {
-    /// Where commands tell this node of swaps.
+    /// Returns the address to which commands send notifications of swaps.
     fn node_address(&self, http: Option<SocketAddr>) -> Option<NodeAddress> {
         let http = http?;
         let address = match &self.advertise_http {
@@ -386,7 +386,7 @@ impl Serve {
         Some(NodeAddress { address, tls })
     }
 
-    /// The names under which HTTP may be asked for.
+    /// Returns the host names that HTTP requests may use.
     fn http_hosts(&self) -> Vec<String> {
         let advertised = self.advertise_http.as_ref().and_then(|at| at.0.as_ref());
         let advertised = advertised.map(|at| at.host.clone());

@@ -1,4 +1,4 @@
-//! `forebay serve --cluster`: a server as a node of a cluster.
+//! `forebay serve --cluster`: runs a server as a node of a cluster.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::node_key::NodeKey;
 
 /// What to do about a cache that cannot be written to.
 const ROOM: &str = "make room on its disk, or see to its permissions, and start the node again";
-/// The most classes that a node can have ports for.
+/// The most ports for slot classes that a node can have.
 const MOST_CLASS_PORTS: usize = 16;
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub struct ClusterArgs {
     #[arg(long, requires_all = ["cache", "node", "zone", "peer"], conflicts_with = "create", help_heading = "Cluster")]
     pub cluster: bool,
 
-    /// What the node is called, in its cluster alone
+    /// The node's name, unique in its cluster
     #[arg(
         long,
         value_name = "NAME",
@@ -45,7 +45,7 @@ pub struct ClusterArgs {
     )]
     node: Option<NodeName>,
 
-    /// What fails together with it: replicas lie in different zones
+    /// The node's zone: what fails together with it. Replicas are in different zones
     #[arg(
         long,
         value_name = "ZONE",
@@ -63,7 +63,7 @@ pub struct ClusterArgs {
     )]
     peer: Option<SocketAddr>,
 
-    /// Where clients reach the node, when that is not the address it listens on
+    /// Where clients reach the node, if it is not the address that it listens on
     #[arg(
         long,
         value_name = "HOST[:PORT]",
@@ -72,7 +72,7 @@ pub struct ClusterArgs {
     )]
     advertise: Option<String>,
 
-    /// Where other nodes reach it, when that is not --peer
+    /// Where other nodes reach the node, if it is not --peer
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -81,7 +81,7 @@ pub struct ClusterArgs {
     )]
     advertise_peer: Option<HostPort>,
 
-    /// Address for clients that know nothing of clusters: all keys are answered there
+    /// Address for clients that do not support clusters: it answers for all keys
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -90,8 +90,8 @@ pub struct ClusterArgs {
     )]
     gateway: Option<SocketAddr>,
 
-    /// Bring what a node held that is away for so long to other nodes (10m); without it an operator
-    /// does that (forebay cluster drain). Give all nodes the same
+    /// Copy the data of a node that is down for this long (10m) to other nodes. Without it an
+    /// operator does that (forebay cluster drain). Use the same value on all nodes
     #[arg(
         long,
         value_name = "TIME",
@@ -101,10 +101,10 @@ pub struct ClusterArgs {
     )]
     replace_after: Option<Duration>,
 
-    /// Spread the load of tables by itself where a node has a quarter more than the mean for a
-    /// while: others lead its partitions, and replicas are copied, so many bytes an hour (10G; 0:
-    /// none is copied). Without it an operator does that (forebay plan place). Give all nodes the
-    /// same
+    /// Spread the load of tables automatically if a node has a quarter more than the mean for a
+    /// while: other nodes lead its partitions, and replicas are copied, at most this many bytes an
+    /// hour (10G; 0: none). Without it an operator does that (forebay plan place). Use the same
+    /// value on all nodes
     #[arg(
         long,
         value_name = "SIZE",
@@ -114,8 +114,8 @@ pub struct ClusterArgs {
     )]
     keep_balanced: Option<u64>,
 
-    /// After READONLY, have replicas of live tables that follow answer without asking their leader,
-    /// from what was the newest within this time (500ms); without it they ask for each read
+    /// After READONLY, let followers of live tables answer without asking their leader, from data
+    /// that was current within this time (500ms). Without it they ask for each read
     #[arg(
         long,
         value_name = "TIME",
@@ -125,8 +125,8 @@ pub struct ClusterArgs {
     )]
     max_staleness: Option<Duration>,
 
-    /// Of each live table's log, keep so much for replicas that were away [default: 64M]; one that
-    /// was away for more is brought a copy of its partition
+    /// How much of each live table's log to keep for replicas that were away [default: 64M]; a
+    /// replica that missed more gets a copy of its partition
     #[arg(
         long,
         value_name = "SIZE",
@@ -136,8 +136,8 @@ pub struct ClusterArgs {
     )]
     log_retention: Option<u64>,
 
-    /// Ports, beside --listen, of the parts that the node heads, so that clients read from
-    /// replicas: four are enough
+    /// Ports, beside --listen, of the slot classes that the node is primary of, so that clients
+    /// read from replicas: four are enough
     #[arg(
         long,
         value_name = "A-B|off",
@@ -148,7 +148,7 @@ pub struct ClusterArgs {
     )]
     class_ports: ClassPorts,
 
-    /// What to do when nothing is heard of the cluster: serve on, or refuse after a time
+    /// What to do when the node hears nothing of the cluster: serve on, or refuse after a time
     #[arg(
         long,
         value_name = "serve|refuse:TIME",
@@ -167,7 +167,7 @@ struct ClassPorts(Option<RangeInclusive<u16>>);
 pub struct OnIsolation(Option<Duration>);
 
 impl OnIsolation {
-    /// What the node does when it is cut off, for people.
+    /// Describes what the node does when it is cut off, for people.
     pub fn words(self) -> String {
         match self.0 {
             None => "when it hears nothing of the cluster, it serves what it has, which may be an older version \
@@ -219,12 +219,12 @@ fn parse_on_isolation(text: &str) -> Result<OnIsolation, String> {
     human::parse_lifetime(time).map(|time| OnIsolation(Some(time)))
 }
 
-/// Whose cache it is.
+/// Describes the node that a cache belongs to.
 fn holder_words(identity: &Identity, name: &NodeName) -> String {
     format!("cluster {} ({}), node {name}", identity.name, identity.id)
 }
 
-/// On loopback the clear will do.
+/// Checks that the node has a key, unless it is only on loopback, which needs no encryption.
 fn key_beyond_loopback(
     context: &Context,
     cache: &Path,
@@ -237,7 +237,7 @@ fn key_beyond_loopback(
 }
 
 impl ClusterArgs {
-    /// What the node is made of; `config` is completed by it.
+    /// Opens the parts of the node, and completes `config` with them.
     pub fn open(
         &self,
         context: &Context,
@@ -265,7 +265,7 @@ impl ClusterArgs {
         who.key = key.as_ref().map(|key| key.key.clone());
         let tls = key.as_ref().map(|key| key.tls.clone());
         let trusted = key.map(|key| key.trusted).unwrap_or_default();
-        // Without the store nothing is administered; what is here serves all the same.
+        // Without the store nothing can be administered; the node's own data still serves.
         config.administered = match is_away {
             true => None,
             false => context.open_store().ok(),
@@ -339,7 +339,7 @@ impl ClusterArgs {
     }
 }
 
-/// The address that a port is reached at: the one it listens on, if others can do anything with it.
+/// Returns the address at which a port is reached: the one it listens on, if others can use it.
 fn address(option: &str, instead: &str, listens: SocketAddr) -> anyhow::Result<HostPort> {
     if listens.ip().is_unspecified() {
         wrong!(
@@ -364,8 +364,8 @@ fn advertised(text: &str, port: u16) -> anyhow::Result<HostPort> {
     }
 }
 
-/// Which cluster it is, and whether only this node's cache says so: a store that is away now was
-/// there when the node started before.
+/// Returns the cluster's identity, and whether only this node's cache has it: a store that is
+/// unreachable now was reachable when the node started before.
 fn identity(catalog: &dyn Catalog, remembered: &SavedCatalog) -> anyhow::Result<(Identity, bool)> {
     match Documented(catalog).identity() {
         Err(CatalogError::Io { name, source }) => match remembered.identity() {
@@ -388,7 +388,7 @@ fn identity(catalog: &dyn Catalog, remembered: &SavedCatalog) -> anyhow::Result<
     }
 }
 
-/// The cluster's store, as versions are brought from it.
+/// Returns the cluster's store, as the origin of versions.
 fn origin(context: &Context) -> anyhow::Result<Arc<dyn Origin>> {
     match context.is_remote() {
         true => Ok(object_origin(context.remote_url()?)?),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::rolled_out::RolloutResult;
+use crate::rollout_result::RolloutResult;
 use crate::target::Target;
 
 /// Make a version the serving one; in a cluster versions of several tables, all at one moment
@@ -19,16 +19,16 @@ use crate::target::Target;
 ///   forebay swap flights 7
 ///   forebay swap flights@7 carriers@3
 ///
-/// With --json one object {table, version, previous}, of several tables a list of them; in a
-/// cluster each has rollout, {proved, left_out}.
+/// With --json one object {table, version, previous}, for several tables a list of them; in a
+/// cluster each has rollout, {verified, excluded}.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Swap {
-    /// TABLE V, or TABLE@V of each table
+    /// TABLE V, or TABLE@V for each table
     #[arg(required = true, value_name = "TABLE@V")]
     pub targets: Vec<String>,
 
-    /// In a cluster, also a version that was rolled back from
+    /// In a cluster, also swap to a version that was rolled back
     #[arg(long)]
     pub force: bool,
 }
@@ -89,7 +89,7 @@ fn parse(word: &str) -> anyhow::Result<Target> {
     }
 }
 
-/// What a swap and a rollback say.
+/// Prints the result of a swap or a rollback.
 pub fn print(table: &TableName, swapped: SwapReport, context: &Context) -> anyhow::Result<Outcome> {
     let SwapReport { from, to } = swapped;
     let object = json!({"table": table, "version": to, "previous": from});
@@ -104,7 +104,7 @@ fn line(table: &TableName, from: Option<u64>, to: u64) -> String {
     }
 }
 
-/// Adds to the history of the store what a rollout did.
+/// Adds the result of a rollout to the history of the store.
 fn note(rollout: &Rollout, context: &Context) {
     match context.open_store() {
         Ok(store) => {
@@ -126,7 +126,7 @@ fn note(rollout: &Rollout, context: &Context) {
     }
 }
 
-/// What they say of a cluster.
+/// Prints the result of a swap or a rollback in a cluster.
 pub fn print_rollout(
     rollout: &Rollout,
     cluster: &forebay_cluster::client::ClusterPointers,

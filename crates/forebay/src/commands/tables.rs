@@ -1,4 +1,4 @@
-//! `forebay tables`: what the store holds.
+//! `forebay tables`: lists the tables of the store.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +16,20 @@ use crate::render::Columns;
 /// List the tables of the store
 ///
 /// With --json an array of {table, mode, serving, versions, order, rows, bytes, created, backup}.
-/// Of a batch table rows, bytes and created are of the serving version, and null with serving when
-/// none serves. One that is damaged or cannot be read has {problem}, too, and nothing else is known
-/// of it. Of a live one rows are the records in its runs, without what is in its log alone, and
-/// bytes the length of the runs; of a live one of a cluster, which its nodes have, these are null.
-/// The last is when its last backup was made (forebay backup). With --dropped it is an array of
-/// {table, dropped, kept_until}.
+/// For a batch table rows, bytes and created are those of the serving version, and null with
+/// serving if none serves. A table that is damaged or cannot be read also has {problem}, and
+/// nothing else is known of it. For a live table rows are the records in its runs, without those
+/// only in its log, and bytes the length of the runs; in a cluster, where the nodes have it, these
+/// are null. backup is the time of the last backup (forebay backup). With --dropped it is an array
+/// of {table, dropped, kept_until}.
 #[derive(Debug, Args)]
 pub struct Tables {
-    /// List the dropped tables that are kept, which forebay undrop brings back
+    /// List the dropped tables that are kept, which forebay undrop can restore
     #[arg(long)]
     pub dropped: bool,
 }
 
-/// One table of the list. The last four are of the serving version.
+/// One table of the list. The last four are those of the serving version.
 #[derive(Debug, Serialize)]
 struct TableRow {
     table: TableName,
@@ -40,9 +40,9 @@ struct TableRow {
     rows: Option<u64>,
     bytes: Option<u64>,
     created: Option<String>,
-    /// When its last backup was made, if one was.
+    /// The time of the last backup, if there is one.
     backup: Option<String>,
-    /// Only where it is damaged or cannot be read, and then nothing else is known.
+    /// Present only if the table is damaged or cannot be read; then nothing else is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -126,8 +126,8 @@ fn describe(table: &Table) -> Result<TableRow, StoreError> {
     })
 }
 
-/// One that is damaged, or cannot be read, does not hide the others; one that was dropped meanwhile
-/// is none.
+/// Keeps a damaged or unreadable table from hiding the others. A table that was dropped meanwhile
+/// is left out.
 fn or_unknown(
     table: TableName,
     mode: &'static str,
@@ -172,7 +172,7 @@ fn describe_live(store: &Store, name: &TableName) -> Result<TableRow, StoreError
     })
 }
 
-/// Of a cluster: what its nodes have, which the store does not know.
+/// Returns the live tables of a cluster, which its nodes have and the store does not know.
 fn live_in_cluster(context: &Context) -> anyhow::Result<Vec<TableRow>> {
     if !context.is_clustered()? {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! `forebay top`: what clients ask servers for now.
+//! `forebay top`: shows the current requests of clients to servers.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,36 +20,37 @@ use crate::human;
 use crate::node_pages::{KeyTop, NodeTop, PartitionTop, TableTop, UserTop};
 use crate::render::Columns;
 
-/// Where a server's HTTP is by default.
+/// The default address of a server's HTTP.
 const HERE: &str = "127.0.0.1:7380";
-/// A node is waited for so long beyond the time for which it watches.
+/// How long the command waits for a node beyond the time for which the node samples.
 const WITHIN: Duration = Duration::from_secs(2);
-/// Of a key so much is shown.
+/// How many characters of a key are shown.
 const MOST_KEY_CHARS: usize = 60;
 const LEAST: Duration = Duration::from_millis(100);
 const MOST: Duration = Duration::from_secs(10);
-/// To the upper left corner, and clear what is below.
+/// Moves to the upper left corner, and clears what is below.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Watch which tables, partitions, keys and users servers are busy with
+/// Show the busiest tables, partitions, keys and users of servers
 ///
-/// Servers sample commands while they are watched, and count few commands one by one; `estimated`
-/// says which. Users, where the server has some, are shown to who administers. With --json an
-/// object each time {unix_ms, estimated, nodes, tables, partitions, keys, users, problems}; all
-/// rates are a second, p50_us and p99_us bounds in microseconds, the highest of all nodes. A key
-/// that is no text is {"base64": "..."}; partitions that a node does not know are null.
+/// Servers sample commands while they are watched, and count each one if there are few; `estimated`
+/// says which. Users, if the server has some, are shown only to administrators. With --json one
+/// object each time {unix_ms, estimated, nodes, tables, partitions, keys, users, problems}. All
+/// rates are per second; p50_us and p99_us are upper bounds in microseconds, the highest of all
+/// nodes. A key that is not text is {"base64": "..."}; partitions that a node does not know are
+/// null.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Ask the server whose HTTP is at this address; may be repeated. By default the nodes of the
-    /// store's cluster, or else 127.0.0.1:7380
+    /// Ask the server whose HTTP is at this address; may be repeated [default: the nodes of the
+    /// store's cluster, or else 127.0.0.1:7380]
     #[arg(long, value_name = "HOST:PORT")]
     node: Vec<HostPort>,
 
-    /// Watch for so long each time: 100ms to 10s
+    /// How long to watch each time: 100ms to 10s
     #[arg(long, value_name = "TIME", value_parser = parse_every, default_value = "2s")]
     every: Duration,
 
-    /// Show so many partitions, keys and users: those asked for most
+    /// How many partitions, keys and users to show, the busiest first
     #[arg(long, value_name = "N", value_parser = human::parse_count, default_value = "10")]
     limit: usize,
 
@@ -62,7 +63,7 @@ fn parse_every(text: &str) -> Result<Duration, String> {
     human::parse_within(text, LEAST, MOST)
 }
 
-/// What all servers together were asked for.
+/// The requests to all servers together.
 #[derive(Debug, Default, Serialize)]
 struct ServerTotals {
     unix_ms: u64,
@@ -72,14 +73,14 @@ struct ServerTotals {
     partitions: Vec<PartitionTop>,
     keys: Vec<KeyTop>,
     users: Option<Vec<UserTop>>,
-    /// By node that did not answer.
+    /// The problem of each node that did not answer.
     problems: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Serialize)]
 struct NodeRow {
     node: String,
-    /// Null of who may not read all tables, as all of these.
+    /// Null for users who may not read all tables, as are all of these.
     commands_per_second: Option<f64>,
     errors_per_second: Option<f64>,
     input_bytes_per_second: Option<f64>,
@@ -119,7 +120,7 @@ pub fn run(args: &Top, context: &Context) -> anyhow::Result<Outcome> {
         if args.once {
             return Ok(Outcome::Done);
         }
-        // Those that did not answer may have been asked in vain for no time at all.
+        // Nodes that did not answer may have failed at once.
         if !all.problems.is_empty() {
             context.clock.sleep(LEAST);
         }
@@ -169,7 +170,7 @@ impl ServerTotals {
         }
     }
 
-    /// Those asked for most first, and of what was sampled no more than `limit`.
+    /// Sorts the busiest first, and keeps at most `limit` of what was sampled.
     fn sort(&mut self, limit: usize) {
         let by = |rate: f64| Reverse((rate * 10.0) as u64);
         self.tables.sort_by_key(|one| by(one.rates.sum()));
@@ -270,7 +271,7 @@ impl ServerTotals {
                 Value::String(key) => key.clone(),
                 key => key.to_string(),
             };
-            // A key has no line of its own making.
+            // A key cannot break the line.
             let key = without_controls(&key);
             let key = match key.char_indices().nth(MOST_KEY_CHARS) {
                 Some((end, _)) => format!("{}...", &key[..end]),
@@ -295,7 +296,7 @@ fn user_lines(users: &[UserTop]) -> String {
     lines.to_string()
 }
 
-/// Adds each to the one that takes it, or to the end.
+/// Merges each element into the one that takes it, or appends it.
 fn merge<T>(all: &mut Vec<T>, more: Vec<T>, mut take: impl FnMut(&mut T, &T) -> Option<()>) {
     for one in more {
         if all.iter_mut().find_map(|found| take(found, &one)).is_none() {

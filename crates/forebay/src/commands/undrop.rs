@@ -1,4 +1,4 @@
-//! `forebay undrop`: brings a dropped table back.
+//! `forebay undrop`: restores a dropped table.
 
 use clap::Args;
 use forebay_engine::{TableName, utc};
@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Bring back a table that was dropped with --keep-dropped
+/// Restore a table that was dropped with --keep-dropped
 ///
-/// It comes back as it was: its versions, the one that serves, and what a live table held. Of
-/// several dropped tables of that name the last one comes back, or the one that --dropped names.
-/// What there is says forebay tables --dropped.
+/// It is restored as it was: its versions, the serving one, and the content of a live table. If
+/// several dropped tables have the name, the last one is restored, or the one that --dropped names.
+/// forebay tables --dropped lists them.
 ///
 /// With --json one object {table, undropped, dropped}.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub struct Undrop {
     /// The table
     pub table: TableName,
 
-    /// The one that was dropped at this time, as forebay tables --dropped has it
+    /// The table that was dropped at this time, as forebay tables --dropped prints it
     #[arg(long, value_name = "TIME")]
     pub dropped: Option<String>,
 }

@@ -14,11 +14,11 @@ use crate::target::Target;
 
 /// Read a whole version back and check every checksum, count and order
 ///
-/// With --json one object {table, version, rows, bytes, checksum}; of a live table, whose log is
-/// read back as well, {table, runs, records}.
+/// With --json one object {table, version, rows, bytes, checksum}; for a live table, whose log is
+/// read as well, {table, runs, records}.
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// The table, as it serves or at a version
+    /// The table: its serving version, or the version V
     #[arg(value_name = "TABLE[@V]")]
     pub target: Target,
 }
@@ -65,7 +65,7 @@ pub fn run(args: &Verify, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Opening it has read the log back.
+/// Verifies a live table. Opening it has read its log already.
 fn verify_live(table: &LiveTable, context: &Context) -> anyhow::Result<Outcome> {
     let drawing = context.progress();
     drawing.stage("verifying", None, Unit::Pages);

@@ -1,4 +1,4 @@
-//! `forebay versions`: the versions of a table.
+//! `forebay versions`: lists the versions of a table.
 
 use clap::Args;
 use forebay_engine::{TableName, VersionInfo, utc};
@@ -11,11 +11,11 @@ use crate::render::Columns;
 
 /// List the versions of a table, oldest first
 ///
-/// Of a version that goes on with the runs of another (push --onto) the number of rows is known
-/// exactly, and the checksum at all, once its runs are merged: forebay compact.
+/// A version may reuse the runs of another (push --onto). Its exact number of rows and its checksum
+/// are known only once its runs are merged: forebay compact.
 ///
 /// With --json an array of {version, rows, rows_least, bytes, created, serving, checksum, runs}; in
-/// a cluster those that were rolled back from have {rolled_back: true}, too.
+/// a cluster versions that were rolled back also have {rolled_back: true}.
 #[derive(Debug, Args)]
 pub struct Versions {
     pub table: TableName,
@@ -24,20 +24,20 @@ pub struct Versions {
 #[derive(Debug, Serialize)]
 struct VersionRow {
     version: u64,
-    /// As many as there can be, where newer runs may hide or remove rows of older ones.
+    /// The greatest possible number: newer runs may hide or remove rows of older ones.
     rows: u64,
     rows_least: u64,
     bytes: u64,
     created: String,
     serving: bool,
-    /// Of a cluster's table: a swap to it wants --force.
+    /// Whether the version was rolled back in a cluster: a swap to it requires --force.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     rolled_back: bool,
-    /// Null where it is not known without reading.
+    /// Null if it is not known without reading.
     checksum: Option<String>,
-    /// How many runs its fullest partition has.
+    /// The runs of the partition with the most.
     runs: usize,
-    /// Only when its manifest is damaged, and then nothing else is known.
+    /// Present only if the manifest is damaged; then nothing else is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -94,7 +94,7 @@ fn text(infos: &[VersionInfo], bad: &[u64]) -> String {
     columns.to_string()
 }
 
-/// The number of rows, as far as it is known.
+/// Formats the number of rows, as far as it is known.
 pub fn rows((least, most): (u64, u64)) -> String {
     if least == most {
         human::count(most)

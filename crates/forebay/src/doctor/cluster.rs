@@ -18,12 +18,12 @@ use crate::human::counted;
 use crate::node_http::NodeHttp;
 
 const CONNECT: Duration = Duration::from_secs(2);
-/// Entries of logs, leases and expiries go by the clocks of nodes.
+/// The greatest clock skew: entries of logs, leases and expiries use the clocks of nodes.
 const SKEW_S: u64 = 2;
-/// Certificates that end sooner are to be replaced now.
+/// The least remaining lifetime of certificates; others should be replaced now.
 const CERTIFICATE_S: f64 = 14.0 * 86_400.0;
 
-/// All checks of the cluster that the store belongs to.
+/// Runs all checks of the cluster that the store belongs to.
 pub fn all(context: &Context) -> anyhow::Result<Vec<Finding>> {
     let cluster = context.cluster()?;
     let (_, model) = cluster.client().model()?;
@@ -54,7 +54,7 @@ fn health(context: &Context) -> anyhow::Result<Finding> {
     })
 }
 
-/// Whether this machine reaches the ports of each node.
+/// Checks whether this machine reaches the ports of each node.
 fn ports(model: &Model, context: &Context) -> anyhow::Result<Vec<Finding>> {
     const CHECK: &str = "ports";
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -104,7 +104,7 @@ fn programs(model: &Model) -> Vec<Finding> {
     vec![differ("programs", "version", named)]
 }
 
-/// Settings of nodes that are mostly meant to be alike.
+/// Checks settings of nodes that should usually be equal.
 fn settings(model: &Model) -> Vec<Finding> {
     let on_isolation = up(model).map(|node| {
         let text = match node.cut_off_ms {
@@ -120,7 +120,7 @@ fn settings(model: &Model) -> Vec<Finding> {
     ]
 }
 
-/// A warning where nodes have several values.
+/// Returns a warning if nodes have several values.
 fn differ(
     check: &'static str,
     what: &str,
@@ -145,7 +145,7 @@ fn differ(
     }
 }
 
-/// What nodes' metrics tell of clocks and certificates.
+/// Checks clocks and certificates by the nodes' metrics.
 fn pages(model: &Model, context: &Context) -> anyhow::Result<Vec<Finding>> {
     let http = NodeHttp::new(context.login()?, CONNECT)?;
     let mut findings = Vec::new();

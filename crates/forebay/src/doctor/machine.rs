@@ -9,13 +9,13 @@ use super::Finding;
 use crate::human;
 use crate::memory;
 
-/// With fewer a server refuses clients early.
+/// With fewer open files a server refuses clients early.
 const FEW_FILES: u64 = 4096;
-/// With less a server of live tables, or a push, spills and flushes all the time.
+/// With less memory a server of live tables, or a push, spills and flushes all the time.
 const LITTLE_MEMORY_BYTES: u64 = 512 << 20;
-/// Pushes need room beside what serves.
+/// With less space a push may not fit beside the serving version.
 const LITTLE_ROOM_BYTES: u64 = 1 << 30;
-/// Below that even pointers and logs do not move.
+/// With less space even pointers and logs cannot be written.
 const NO_ROOM_BYTES: u64 = 16 << 20;
 
 pub fn open_files() -> Finding {
@@ -45,7 +45,7 @@ pub fn memory(disk: &dyn Disk) -> Finding {
     }
 }
 
-/// The room where `path` lies, or is to lie.
+/// Checks the free space at the location of `path`, whether it exists or not.
 pub fn room(disk: &dyn Disk, path: &Path) -> Finding {
     const CHECK: &str = "free disk";
     let shown = path.display();

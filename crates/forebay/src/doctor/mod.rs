@@ -1,4 +1,4 @@
-//! What `forebay doctor` looks at: each check is a function that says what it found.
+//! The checks of `forebay doctor`: each is a function that returns its finding.
 
 pub mod cluster;
 pub mod machine;
@@ -6,23 +6,23 @@ pub mod store;
 
 use serde::Serialize;
 
-/// How a check ended, from the best to the worst.
+/// The verdict of a check, from the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     Ok,
-    /// It works, and may not for long, or not everywhere.
+    /// It works, but perhaps not for long, or not everywhere.
     Warning,
     /// Something that Forebay needs does not work.
     Failed,
 }
 
-/// One check, and what it found.
+/// One check and its finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub check: &'static str,
     pub verdict: Severity,
-    /// One sentence: what was found, and where it is bad, what to do.
+    /// One sentence: the finding and, if it is bad, what to do.
     pub found: String,
 }
 

@@ -13,10 +13,10 @@ use crate::context::Context;
 use crate::error_kind::words;
 use crate::human;
 
-/// What is written to see whether that works; it is removed again.
+/// The file that is written and removed to check that writing works.
 const PROBE: &str = "doctor.probe";
 
-/// Whether the store is there, and of which kind.
+/// Checks whether the store exists, and of which kind it is.
 pub fn opened(context: &Context) -> (Finding, Option<Store>) {
     const CHECK: &str = "store";
     let kind = match context.is_clustered() {
@@ -32,8 +32,8 @@ pub fn opened(context: &Context) -> (Finding, Option<Store>) {
     }
 }
 
-/// Whether the manifests of all tables can be read, and no file of what serves is missing or cut
-/// short.
+/// Checks whether the manifests of all tables can be read, and no file of a serving version is
+/// missing or truncated.
 pub fn tables(store: &Store) -> Vec<Finding> {
     const CHECK: &str = "tables";
     let names = match store.tables() {
@@ -71,7 +71,7 @@ pub fn tables(store: &Store) -> Vec<Finding> {
     findings
 }
 
-/// Whether files can be written, replaced and removed.
+/// Checks whether files can be written, replaced and removed.
 pub fn writable(store: &Store) -> Finding {
     const CHECK: &str = "writing";
     let (disk, path) = (&**store.disk(), store.root().join(PROBE));
@@ -97,8 +97,8 @@ pub fn writable(store: &Store) -> Finding {
     }
 }
 
-/// Whether an object store refuses to replace an object that somebody else has replaced meanwhile:
-/// locks and pointers rely on it.
+/// Checks whether an object store refuses to replace an object that another process has replaced
+/// meanwhile. Locks and pointers depend on it.
 pub fn conditional_writes(context: &Context) -> Finding {
     const CHECK: &str = "conditional writes";
     match replaced_twice(context) {
@@ -112,8 +112,8 @@ pub fn conditional_writes(context: &Context) -> Finding {
     }
 }
 
-/// Replaces an object by one process, then by another as it were, and again by the first, which has
-/// not seen that. Whether the last one came through.
+/// Replaces an object as one process, then as another, and again as the first, which has not seen
+/// the second write. Returns whether the last write succeeded.
 fn replaced_twice(context: &Context) -> anyhow::Result<bool> {
     let (first, path) = probe(context)?;
     let (second, _) = probe(context)?;
@@ -127,7 +127,7 @@ fn replaced_twice(context: &Context) -> anyhow::Result<bool> {
     Ok(came_through)
 }
 
-/// A view of the store of its own, which knows nothing of others.
+/// Returns a separate view of the store, which shares no state with others.
 fn probe(context: &Context) -> anyhow::Result<(Arc<dyn Disk>, PathBuf)> {
     let mut on = context.remote_parts(Patience::Short, None);
     on.memory = StoreMemory::default();

@@ -1,4 +1,4 @@
-//! Rows that go in one request: commands one behind the other, each of which writes one row.
+//! The rows of one request: consecutive commands, each of which writes one row.
 
 use forebay_engine::TableName;
 use forebay_run::operation::Operation;
@@ -6,10 +6,10 @@ use forebay_run::record;
 
 use super::resp::push_command;
 
-/// A request has no more bytes than this, however many rows it may have, unless one row has.
+/// The most bytes of a request, whatever its number of rows, unless a single row is larger.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What a row does, as reports count it.
+/// The operation of a row, as reports count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowVerb {
     Update,
@@ -23,21 +23,21 @@ pub enum RowVerb {
 pub struct BatchRow {
     pub key: Vec<u8>,
     pub verb: RowVerb,
-    /// Of key and value.
+    /// The bytes of key and value.
     pub bytes: u64,
-    /// Where its command ends.
+    /// The end of its command.
     end: usize,
 }
 
-/// See the module's text.
+/// A batch of rows, encoded as one pipelined request.
 #[derive(Debug, Clone)]
 pub struct RowBatch {
-    /// What stands before keys.
+    /// The prefix of keys.
     prefix: Vec<u8>,
     most_rows: usize,
     pub rows: Vec<BatchRow>,
     commands: Vec<u8>,
-    /// The key at hand, with its table.
+    /// The current key, with its table.
     wire_key: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl RowBatch {
         self.commands.clear();
     }
 
-    /// An empty one of the same kind in its place.
+    /// Returns the batch, and leaves an empty one of the same kind.
     pub fn take(&mut self) -> Self {
         Self {
             rows: std::mem::take(&mut self.rows),
@@ -75,12 +75,12 @@ impl RowBatch {
         }
     }
 
-    /// Of all rows, keys and values.
+    /// Returns the bytes of all rows' keys and values.
     pub fn bytes(&self) -> u64 {
         self.rows.iter().map(|row| row.bytes).sum()
     }
 
-    /// The command of a row.
+    /// Returns the command of a row.
     pub fn command(&self, row: usize) -> &[u8] {
         let start = match row {
             0 => 0,
@@ -133,13 +133,14 @@ impl RowBatch {
     }
 }
 
-/// A moment as a command takes it: after 1970, and within what Redis has for times.
+/// Formats a time as a command takes it: after 1970, and within Redis's range of times.
 fn moment(expires_ms: u64) -> String {
     expires_ms.clamp(1, i64::MAX as u64).to_string()
 }
 
 impl RowVerb {
-    /// Whether a row that may have been written may be sent again: its key comes to hold the same.
+    /// Returns whether a row that may have been written may be sent again: the key's value is the
+    /// same afterwards.
     pub fn is_repeatable(self) -> bool {
         self != RowVerb::Delta
     }

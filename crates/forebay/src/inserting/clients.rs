@@ -1,4 +1,4 @@
-//! The clients of an insert, a thread each: the paper's stagers.
+//! The clients of an insert, one thread each: the paper's stagers.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,7 +16,7 @@ use super::pieces::PieceQueue;
 use super::sender::RowSender;
 use super::wire::{Dial, Wire};
 
-/// Requests that wait for a client, beside the one that it is at.
+/// The requests that wait for a client, beside its current one.
 const WAITING: usize = 2;
 
 /// Why an insert ended early.
@@ -29,7 +29,7 @@ pub enum InsertEnd {
 }
 
 impl InsertEnd {
-    /// Whether somebody else has the reason.
+    /// Returns whether another client has the reason.
     fn is_stopped(&self) -> bool {
         matches!(self, InsertEnd::Sent(InsertError::InsertStopped { .. }))
     }
@@ -46,7 +46,7 @@ pub struct Clients<'a> {
 }
 
 impl Clients<'_> {
-    /// Each takes piece after piece. Returns how many rows were of the key of another.
+    /// Each client takes one piece after another. Returns how many rows had the key of another.
     pub fn by_pieces(&self, queue: &PieceQueue) -> Result<u64, InsertEnd> {
         let client = std::sync::atomic::AtomicUsize::new(0);
         let results = pool(self.count, || {
@@ -82,7 +82,7 @@ impl Clients<'_> {
         Ok(duplicates)
     }
 
-    /// Rows as they came are dealt out by their keys, so that those of one key stay in their order.
+    /// Distributes rows in source order by their keys, so that rows of one key stay in order.
     pub fn as_they_came(&self) -> Result<u64, InsertEnd> {
         scope(|scope| {
             let (mut senders, mut threads) = (Vec::new(), Vec::new());
@@ -133,7 +133,7 @@ impl Clients<'_> {
             .iter()
             .map(|_| (empty.clone(), HashSet::new()))
             .collect();
-        // Who has ended has the reason.
+        // A client that has ended has the reason.
         let hand = |client: usize, batch: &mut RowBatch| {
             let handed = clients[client].send(batch.take());
             handed.map_err(|_| self.stopped())
@@ -167,8 +167,8 @@ impl Clients<'_> {
         })
     }
 
-    /// The sum, or the error that was the cause of the others, with all rows that are in doubt:
-    /// several clients may have sent some. All have ended.
+    /// Returns the sum, or the error that caused the others, with all rows of unknown outcome:
+    /// several clients may have sent some. All clients have ended.
     fn joined(&self, results: Vec<Result<u64, InsertEnd>>) -> Result<u64, InsertEnd> {
         let (mut stopped, mut cause, mut sum) = (None, None, 0);
         let mut unknown: Option<(UnknownRows, String)> = None;

@@ -1,4 +1,4 @@
-//! Why rows were not all inserted, and what is known of those that were sent.
+//! Why an insert failed, and what is known of the rows that were sent.
 
 use forebay_engine::TableName;
 use forebay_run::error::named_key;
@@ -22,10 +22,10 @@ pub struct KeyRange {
     pub last: Vec<u8>,
 }
 
-/// See the module's text.
+/// An error that ended an insert.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
-    /// By a node.
+    /// A node refused a row.
     #[error(
         "a node does not take the row of key {}: {words}. {inserted}",
         named_key(key)
@@ -71,12 +71,12 @@ pub enum InsertError {
     },
 }
 
-/// Rows of which nobody knows whether they were added, by requests.
+/// Rows of which it is unknown whether they were added, by requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownRows(pub Vec<KeyRange>);
 
 impl InsertError {
-    /// The same with what is known once all clients have ended.
+    /// Returns the error with what is known after all clients have ended.
     #[must_use]
     pub fn counted(mut self, known: Inserted) -> Self {
         match &mut self {

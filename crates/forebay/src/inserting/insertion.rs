@@ -1,5 +1,6 @@
-//! What all clients of one insert share: the routes, how many rows are in, and whether one of them
-//! has failed.
+//! The state that all clients of one insert share.
+//!
+//! It has the routes, the number of written rows, and whether a client has failed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,23 +15,23 @@ use super::batch::{BatchRow, RowVerb};
 use super::error::Inserted;
 use super::routes::SharedRoutes;
 
-/// Between two messages that rows wait, and after how long the first one comes.
+/// The time before the first message that rows wait, and between two messages.
 const TELL: Duration = Duration::from_secs(5);
 
-/// See the module's text.
+/// The shared state of one insert.
 pub struct Insertion<'a> {
     pub table: TableName,
     pub routes: SharedRoutes,
     pub clock: Arc<dyn Clock>,
     pub progress: &'a dyn Progress,
     pub throttle: Throttle,
-    /// So long without a row that is taken, and the insert ends.
+    /// How long no row may be written before the insert fails.
     pub patience: Duration,
     pub all_rows: u64,
     pub has_deltas: bool,
     has_failed: AtomicBool,
     counts: InsertCounts,
-    /// When it was told last that rows wait.
+    /// When the last message about waiting rows was printed.
     reported: Mutex<Option<Duration>>,
 }
 
@@ -45,7 +46,7 @@ struct InsertCounts {
     sent_again: AtomicU64,
 }
 
-/// What was written, and how.
+/// The totals of what was written.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct InsertTotals {
     #[serde(skip)]
@@ -58,9 +59,9 @@ pub struct InsertTotals {
     pub deletes: u64,
     #[serde(skip)]
     pub deltas: u64,
-    /// Those to several nodes at once count for each.
+    /// Requests to several nodes at once count for each.
     pub requests: u64,
-    /// Rows that were sent more than once, each time but the first.
+    /// Rows that were sent more than once: every time but the first.
     pub sent_again: u64,
 }
 
@@ -97,12 +98,12 @@ impl<'a> Insertion<'a> {
         self.has_failed.store(true, Relaxed);
     }
 
-    /// Whether somebody has failed, or the person wants no more of it.
+    /// Returns whether a client has failed, or the user has cancelled.
     pub fn is_over(&self) -> bool {
         self.has_failed.load(Relaxed) || self.progress.is_cancelled()
     }
 
-    /// A row is in.
+    /// Counts a written row.
     pub fn count(&self, row: &BatchRow) {
         let counter = match row.verb {
             RowVerb::Update => &self.counts.updates,
@@ -142,7 +143,7 @@ impl<'a> Insertion<'a> {
         }
     }
 
-    /// Tells now and then that rows wait, for so long by now.
+    /// Reports at intervals that rows wait, and for how long.
     pub fn announce_waiting(&self, waited: Duration, why: &str) {
         let now = self.clock.monotonic();
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,22 +1,23 @@
-//! Rows that are inserted into a live table of a running cluster one by one, through its serving
-//! path: the Planned Bulk paper's own way of inserting, and its baselines.
+//! Inserts rows into a live table of a running cluster one by one, through its serving path.
+//!
+//! This is the Planned Bulk paper's own way of inserting, and its baselines.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `resp` | commands and answers |
 //! | `wire` | connections to nodes |
 //! | `routes` | which node leads the partition of a key |
-//! | `verdict` | what an answer to a write says |
+//! | `verdict` | the meaning of an answer to a write |
 //! | `batch` | the rows of one request |
-//! | `insertion` | what all clients share |
-//! | `sender` | sending until all of a request is acknowledged |
-//! | `pieces` | who takes which rows |
+//! | `insertion` | the state that all clients share |
+//! | `sender` | sends until all of a request is acknowledged |
+//! | `pieces` | assigns rows to clients |
 //! | `clients` | the threads that send |
-//! | `error` | why it ended, and what is known |
+//! | `error` | why an insert ended, and what is known |
 //!
-//! Rows come staged (`forebay_load::load::StagedRows`): read, encoded, sorted, whole. Then clients
-//! send them, each one request at a time. Every row is a `KV.WRITE`, with the bytes that a run of
-//! the same row would have.
+//! The rows are staged (`forebay_load::load::StagedRows`): read, encoded, sorted, complete. Then
+//! clients send them, each one request at a time. Every row is a `KV.WRITE`, with the bytes that a
+//! run of the same row would have.
 
 mod batch;
 mod clients;
@@ -53,14 +54,14 @@ use routes::SharedRoutes;
 use sender::knows_writes;
 use wire::{Dial, Exchange, NodeCommands, Wire, WireFailure};
 
-/// How rows come into a table of a cluster.
+/// A way of adding rows to a table of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InsertWay {
     Runs,
     Rows,
 }
 
-/// In which order rows are sent.
+/// The order in which rows are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOrder {
     Sorted,
@@ -68,26 +69,26 @@ pub enum RowOrder {
     Source,
 }
 
-/// With fewer pieces a client would be left without work at the end.
+/// The pieces of a client. With fewer, a client could run out of work before the others.
 const PIECES_OF_CLIENT: usize = 4;
 
-/// How rows are sent.
+/// The options for sending rows.
 #[derive(Debug, Clone)]
 pub struct InsertOptions {
     pub arrangement: Arrangement,
-    /// How many send at a time.
+    /// The number of clients that send at a time.
     pub clients: usize,
-    /// Rows of a request, each of which is a write of its own.
+    /// The rows of a request, each of which is a separate write.
     pub batch_rows: usize,
     pub login: Arc<NodeLogin>,
-    /// So long without a row that is taken, and it ends.
+    /// How long no row may be written before the insert fails.
     pub patience: Duration,
     pub rate_bytes: Option<u64>,
     pub has_deltas: bool,
 }
 
-/// Inserts them all; returns what was written, and how many rows were of the key of another. `up`
-/// are the nodes that serve.
+/// Inserts all rows. Returns what was written, and how many rows had the key of another. `up` are
+/// the available nodes.
 pub fn insert_rows(
     rows: &mut StagedRows,
     partitions: Vec<PartitionRange>,
@@ -130,7 +131,7 @@ pub fn insert_rows(
     Ok((insertion.totals(), duplicates))
 }
 
-/// Before anything is sent: whether all nodes that answer know how rows are written, and where the
+/// Checks, before anything is sent, whether all nodes that answer support row writes, and where the
 /// partitions are.
 fn check_nodes(insertion: &Insertion<'_>, dial: &Dial, up: &[HostPort]) -> Result<(), InsertEnd> {
     let no_routes = |words: String| InsertError::NoRoutes { words };

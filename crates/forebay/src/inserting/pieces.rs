@@ -1,4 +1,4 @@
-//! Which client takes which piece of the rows next.
+//! Chooses which client takes which piece of the rows next.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -8,14 +8,14 @@ use forebay_load::load::RowPieces;
 
 use super::routes::RowRoutes;
 
-/// Pieces by the node that leads them. A client keeps to one node while that has pieces left, so
-/// that all nodes are at work; then it helps where most are left. Of a node they go in the order of
-/// keys.
+/// Pieces by the node that leads them. A client stays with one node while that node has pieces
+/// left, so that all nodes work. Then it helps the node with the most pieces left. The pieces of a
+/// node are taken in key order.
 #[derive(Debug)]
 pub struct PieceQueue(Mutex<Vec<VecDeque<usize>>>);
 
 impl PieceQueue {
-    /// All of them. `routes`: of rows that are in the table's order.
+    /// Creates the queue with all pieces. `routes` is for rows in the table's order.
     pub fn new(pieces: &RowPieces, routes: Option<&RowRoutes>) -> Self {
         let mut by_node: BTreeMap<Option<&HostPort>, VecDeque<usize>> = BTreeMap::new();
         for (piece, begin) in pieces.begins().iter().enumerate() {
@@ -29,7 +29,7 @@ impl PieceQueue {
         Self(Mutex::new(queues))
     }
 
-    /// The next one for this client; `None`: all are taken.
+    /// Returns the next piece for this client. `None`: all are taken.
     pub fn next(&self, client: usize) -> Option<usize> {
         let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = client % queues.len().max(1);

@@ -1,10 +1,10 @@
-//! The Redis protocol as its clients speak it: commands out, answers in.
+//! The client side of the Redis protocol: writes commands, parses answers.
 
-/// What a server answers to one command.
+/// A server's answer to one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RespAnswer {
     Simple(String),
-    /// The code comes first.
+    /// The error's code is first.
     Error(String),
     Int(i64),
     Bulk(Vec<u8>),
@@ -12,18 +12,18 @@ pub enum RespAnswer {
     Array(Vec<RespAnswer>),
 }
 
-/// What came is no answer.
+/// The bytes are not an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("what it answers is not the Redis protocol")]
 pub struct GarbledAnswer;
 
-/// How deep answers lie within answers.
+/// How deep answers may be nested.
 const MOST_DEPTH: usize = 8;
-/// The longest line, and the longest string: what is asked for here answers far less.
+/// The longest line and the longest string. The commands used have far shorter answers.
 const MOST_LINE_BYTES: usize = 64 << 10;
 const MOST_BULK_BYTES: usize = 64 << 20;
 
-/// Puts a command behind others.
+/// Appends a command.
 pub fn push_command(out: &mut Vec<u8>, args: &[&[u8]]) {
     push_length(out, b'*', args.len());
     for arg in args {
@@ -39,7 +39,7 @@ fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The answer that these bytes begin with, and its length; `None`: it is not here whole yet.
+/// Parses the answer at the start of the bytes, and returns its length. `None`: it is incomplete.
 pub fn parse(bytes: &[u8]) -> Result<Option<(RespAnswer, usize)>, GarbledAnswer> {
     let mut at = 0;
     let parsed = parse_at(bytes, &mut at, MOST_DEPTH)?;
@@ -95,7 +95,7 @@ fn parse_at(
     }))
 }
 
-/// A line without its end; `None`: it is not here whole yet.
+/// Returns a line without its end. `None`: it is incomplete.
 fn line<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, GarbledAnswer> {
     let rest = bytes.get(*at..).unwrap_or_default();
     let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {

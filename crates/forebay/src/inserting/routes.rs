@@ -1,4 +1,4 @@
-//! Which node leads the partition of a key, as the nodes themselves say it.
+//! Finds the node that leads the partition of a key, from the nodes' own answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr as _;
@@ -20,7 +20,7 @@ const SUSPECT: Duration = Duration::from_secs(3);
 /// The ranges of a table and their nodes at one moment, in the table's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowRoutes {
-    /// Of a hashed table, what finds a key's slot.
+    /// For a hashed table, the hasher that finds a key's slot.
     hasher: Option<KeyHasher>,
     ranges: Vec<RouteRange>,
 }
@@ -28,12 +28,12 @@ pub struct RowRoutes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RouteRange {
     lower: Bound,
-    /// Who leads comes first, as far as the node knows that was asked.
+    /// The leader is first, if the asked node knows it.
     nodes: Vec<HostPort>,
 }
 
 impl RowRoutes {
-    /// The nodes of a key's partition, the leader first.
+    /// Returns the nodes of a key's partition, the leader first.
     pub fn nodes(&self, key: &[u8]) -> &[HostPort] {
         let bound = match &self.hasher {
             Some(hasher) => Bound::Slot(hasher.slot(key)),
@@ -42,7 +42,7 @@ impl RowRoutes {
         self.nodes_at(&bound)
     }
 
-    /// Those of the partition in which a place of the table's order lies.
+    /// Returns the nodes of the partition at a place in the table's order.
     pub fn nodes_at(&self, place: &Bound) -> &[HostPort] {
         let is_before = |range: &RouteRange| match (&range.lower, place) {
             (Bound::Slot(lower), Bound::Slot(slot)) => lower <= slot,
@@ -55,18 +55,18 @@ impl RowRoutes {
     }
 }
 
-/// The routes that all senders share, and who of the nodes did not answer.
+/// The routes that all senders share, and the nodes that did not answer.
 pub struct SharedRoutes {
     table: TableName,
     order: Order,
     clock: Arc<dyn Clock>,
     known: Mutex<KnownRoutes>,
-    /// Held by who asks for new ones.
+    /// Held while new routes are requested.
     asking: Mutex<()>,
 }
 
 struct KnownRoutes {
-    /// How often they were asked for.
+    /// How often routes were requested.
     number: u64,
     routes: Arc<RowRoutes>,
     nodes: Vec<HostPort>,
@@ -74,7 +74,7 @@ struct KnownRoutes {
 }
 
 impl SharedRoutes {
-    /// `nodes`: where some of the cluster's nodes are.
+    /// Creates the routes. `nodes`: the addresses of some of the cluster's nodes.
     pub fn new(
         table: &TableName,
         order: Order,
@@ -104,7 +104,7 @@ impl SharedRoutes {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The present ones, and their number.
+    /// Returns the current routes and their number.
     pub fn now(&self) -> (u64, Arc<RowRoutes>) {
         let known = self.known();
         (known.number, Arc::clone(&known.routes))
@@ -115,7 +115,7 @@ impl SharedRoutes {
         self.known().suspects.insert(node.clone(), now);
     }
 
-    /// The first of some nodes that did not fail to answer lately, else the first.
+    /// Returns the first node that has not failed recently, or the first of all.
     pub fn best<'n>(&self, nodes: &'n [HostPort]) -> Option<&'n HostPort> {
         let now = self.clock.monotonic();
         let known = self.known();
@@ -126,8 +126,8 @@ impl SharedRoutes {
         nodes.iter().find(answers).or(nodes.first())
     }
 
-    /// Asks the nodes anew, unless somebody has since the routes of this number, or does. An error
-    /// where no node tells.
+    /// Requests the routes again, unless another thread does so or has done so since the routes
+    /// `seen`. An error if no node answers.
     pub fn renew(&self, seen: u64, exchange: &mut dyn Exchange) -> Result<(), WireFailure> {
         let asking = match self.asking.try_lock() {
             Ok(asking) => asking,
@@ -152,7 +152,7 @@ impl SharedRoutes {
         Ok(())
     }
 
-    /// Who leads a partition is known for certain by its own nodes only: one of each is asked.
+    /// Asks one node of each partition: only its own nodes know its leader for certain.
     fn ask(&self, exchange: &mut dyn Exchange) -> Result<Vec<RouteRange>, WireFailure> {
         let mut left = self.known().nodes.clone();
         let mut failure = WireFailure::Unreached("no node is known".to_owned());

@@ -1,8 +1,7 @@
-//! One client of an insert: it sends a request, and sends again what was not written, until all of
-//! it is acknowledged.
+//! One client of an insert: sends a request, and resends its rows until all are acknowledged.
 //!
-//! A row that sets or deletes its key may be sent again whatever became of it: the key comes to the
-//! same. A delta may not where it is not known that it was not added.
+//! A row that sets or deletes its key may be resent whatever happened to it: the key has the same
+//! value afterwards. A delta may be resent only if it is known that it was not added.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,35 +16,36 @@ use super::routes::RowRoutes;
 use super::verdict::Verdict;
 use super::wire::{Exchange, NodeAnswers, NodeCommands, WireFailure};
 
-/// Before rows are sent again.
+/// The pause before rows are sent again.
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// See the module's text.
+/// A client that sends batches until all rows are written.
 pub struct RowSender<'a, X> {
     pub insertion: &'a Insertion<'a>,
     pub exchange: X,
 }
 
-/// A row of a batch that is to be sent, and where, if somebody said.
+/// A row of a batch that is not written yet, and its node, if an answer named one.
 type LeftRow = (usize, Option<HostPort>);
 
-/// What one round came to.
+/// The result of one round.
 #[derive(Default)]
 struct Round {
     left: Vec<LeftRow>,
-    /// Why some are left, if not because they were led elsewhere.
+    /// Why rows are left, if not because of a redirect.
     why: Option<String>,
-    /// Rows that may not be sent again, and why nobody knows what became of them.
+    /// Rows that may not be resent, and why their outcome is unknown.
     uncertain: Vec<(usize, String)>,
-    /// A row that its node does not take.
+    /// A row that its node refuses.
     refused: Option<(usize, String)>,
-    /// A node lets nobody in.
+    /// Why a node refuses the login.
     not_let_in: Option<String>,
 }
 
 impl<X: Exchange> RowSender<'_, X> {
-    /// Returns when all rows of the batch are written. REQUIRES: no two have the same key.
+    /// Sends a batch, and returns when all its rows are written. REQUIRES: no two have the same
+    /// key.
     pub fn send(&mut self, batch: &RowBatch) -> Result<(), InsertError> {
         let insertion = self.insertion;
         insertion.throttle.take(batch.bytes());
@@ -72,7 +72,7 @@ impl<X: Exchange> RowSender<'_, X> {
                 self.wait(now.saturating_sub(since), pause, why)?;
                 pause = (2 * pause).min(LONGEST_PAUSE);
             }
-            // Who cannot tell just now is asked again after the next round.
+            // If no node answers now, the next round asks again.
             _ = insertion.routes.renew(number, &mut self.exchange);
         }
         Ok(())
@@ -92,7 +92,7 @@ impl<X: Exchange> RowSender<'_, X> {
         Ok(())
     }
 
-    /// Sends the rows that are left, each to the node that leads its partition.
+    /// Sends the remaining rows, each to the node that leads its partition.
     fn round(
         &mut self,
         batch: &RowBatch,
@@ -128,7 +128,7 @@ impl<X: Exchange> RowSender<'_, X> {
         self.checked(batch, round)
     }
 
-    /// The round, unless it ends the insert.
+    /// Returns the round, unless it ends the insert.
     fn checked(&self, batch: &RowBatch, mut round: Round) -> Result<Round, InsertError> {
         let inserted = self.insertion.inserted();
         round.uncertain.sort_unstable_by_key(|(row, _)| *row);
@@ -154,7 +154,7 @@ impl<X: Exchange> RowSender<'_, X> {
         }
     }
 
-    /// Takes what a node answers.
+    /// Handles a node's answers.
     fn take(
         &self,
         batch: &RowBatch,
@@ -224,7 +224,7 @@ fn commands(batch: &RowBatch, (node, rows): (&HostPort, &Vec<usize>)) -> NodeCom
     }
 }
 
-/// Whether a node knows the command that rows are written by.
+/// Returns whether a node supports the command that writes rows.
 pub fn knows_writes(answer: &RespAnswer) -> bool {
     match answer {
         RespAnswer::Array(commands) => !matches!(commands[..], [RespAnswer::Null] | []),

@@ -1,4 +1,4 @@
-//! A client against nodes that answer as they are told.
+//! Tests a client against nodes with scripted answers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use forebay_run::operation::Operation;
 use super::super::routes::SharedRoutes;
 use super::*;
 
-/// Answers by node, one list an exchange; those that are not told say OK.
+/// Answers by node, one list for each exchange; a node without one says OK.
 #[derive(Default)]
 struct ScriptedAnswers {
     answers: HashMap<u16, VecDeque<NodeAnswers>>,
-    /// Keys that came, in order, with the node that they came to.
+    /// Received keys, in order, with the node that received them.
     came: Vec<(u16, String)>,
-    /// Who leads keys below m, and from there on.
+    /// The leader of keys below m, and the leader of the rest.
     leaders: [u16; 2],
 }
 
@@ -99,8 +99,8 @@ fn batch(rows: &[(&str, Operation<'_>)]) -> RowBatch {
     batch
 }
 
-/// Sends rows to nodes that answer so; gives what came of it, how many rows were written, and what
-/// came where.
+/// Sends rows to nodes with these answers. Returns the result, the number of rows written, and what
+/// each node received.
 fn send(
     mut reported: ScriptedAnswers,
     rows: &[(&str, Operation<'_>)],
@@ -158,7 +158,7 @@ fn rows_that_set_or_delete_are_sent_again_whatever_became_of_them() {
     ];
     let (sent, written, came) = send(reported, &rows);
     assert_eq!((sent, written), (Ok(()), 3));
-    // The one that failed is gone around until it has had time.
+    // The failed node is avoided until it has had time.
     assert_eq!(
         came[..5],
         [at(1, &["a", "b", "c"]), at(2, &["b", "c"])].concat()

@@ -1,4 +1,4 @@
-//! What an answer to a write says: done, to be sent again, or neither.
+//! The meaning of an answer to a write: done, to be resent, or neither.
 
 use std::str::FromStr as _;
 
@@ -6,17 +6,17 @@ use forebay_cluster::HostPort;
 
 use super::resp::RespAnswer;
 
-/// See the module's text.
+/// The outcome of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Done,
     /// Nothing was written; this node leads.
     Moved(HostPort),
-    /// Nothing was written, and it may be just now.
+    /// Nothing was written, for now.
     NotWritten(String),
-    /// It was written, or not, or will be.
+    /// It was written, or was not, or will be.
     Unknown(String),
-    /// It is not written, and will not be however often it is sent.
+    /// It was not written, and resending it will not help.
     Refused(String),
 }
 
@@ -28,9 +28,9 @@ const PASSING: [&str; 5] = [
     "OOM ",
     "ERR max number of clients",
 ];
-/// Codes that leave it open.
+/// Codes after which the outcome is unknown.
 const UNKNOWN: [&str; 3] = ["UNCERTAIN ", "MISCONF ", "TRYAGAIN "];
-/// What TRYAGAIN says where it is certain.
+/// The text of TRYAGAIN when it is certain that nothing was written.
 const NOTHING_WRITTEN: &str = "nothing was written";
 
 impl Verdict {

@@ -1,5 +1,6 @@
-//! Connections to the nodes' ports for clients: what is sent, what comes back, and whether it is
-//! known that nothing was sent.
+//! Connections to the nodes' client ports.
+//!
+//! A failed exchange says whether it is known that nothing was sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,10 +17,10 @@ use tokio_rustls::TlsConnector;
 use super::resp::{RespAnswer, parse, push_command};
 use crate::login::NodeLogin;
 
-/// A node that takes longer to take a connection is gone around.
+/// The time to connect to a node before it is avoided.
 const CONNECT: Duration = Duration::from_secs(2);
-/// And one that answers nothing for so long: what it was sent may have been done. Nodes give up
-/// after five seconds.
+/// The time without an answer after which a node is avoided. Its commands may have been done. Nodes
+/// give up after five seconds.
 const ANSWER: Duration = Duration::from_secs(15);
 const READ_BYTES: usize = 16 << 10;
 
@@ -36,21 +37,21 @@ pub struct NodeCommands {
 pub enum WireFailure {
     /// Nothing was sent.
     Unreached(String),
-    /// Some or all may have been done; those before have these answers.
+    /// Some or all may have been done; the earlier ones have these answers.
     Broken(Vec<RespAnswer>, String),
-    /// The node lets nobody in with this login.
+    /// The node refuses this login.
     Refused(String),
 }
 
 pub type NodeAnswers = Result<Vec<RespAnswer>, WireFailure>;
 
-/// Who has nodes do commands.
+/// An executor of commands on nodes.
 pub trait Exchange {
-    /// Sends commands to several nodes at once; the answers of each, in the same order.
+    /// Sends commands to several nodes at once. Returns the answers of each, in the same order.
     fn exchange(&mut self, commands: &[NodeCommands]) -> Vec<NodeAnswers>;
 }
 
-/// How nodes are met.
+/// How to connect to nodes.
 #[derive(Debug, Clone)]
 pub struct Dial {
     pub net: Arc<dyn Net>,
@@ -58,7 +59,7 @@ pub struct Dial {
     pub login: Arc<NodeLogin>,
 }
 
-/// One connection to each node, of one thread.
+/// The connections of one thread, one to each node.
 pub struct Wire {
     dial: Dial,
     runtime: Runtime,
@@ -67,7 +68,7 @@ pub struct Wire {
 
 struct NodeConnection {
     stream: Box<dyn NetStream>,
-    /// What came and is of no answer yet.
+    /// Received bytes that are no complete answer yet.
     input: Vec<u8>,
 }
 
@@ -86,7 +87,7 @@ impl Exchange for Wire {
         let mut sent = Vec::with_capacity(commands.len());
         let (dial, open) = (&self.dial, &mut self.open);
         self.runtime.block_on(async {
-            // All are at work before the first one's answers are waited for.
+            // All nodes have their commands before the first answer is awaited.
             for one in commands {
                 sent.push(send(dial, open.remove(&one.node), one).await);
             }
@@ -108,7 +109,7 @@ impl Exchange for Wire {
     }
 }
 
-/// Sends by a connection that is there, or a new one.
+/// Sends over the existing connection, or a new one.
 async fn send(
     dial: &Dial,
     open: Option<NodeConnection>,
@@ -183,9 +184,9 @@ impl NodeConnection {
         }
     }
 
-    /// The connection, unless the other side has closed it, as far as that can be seen.
+    /// Returns the connection, unless the other side is seen to have closed it.
     async fn if_sound(mut self, dial: &Dial) -> Option<Self> {
-        // So that what has happened to it is looked at.
+        // Lets the runtime notice what has happened to the connection.
         tokio::task::yield_now().await;
         let more = within(&*dial.clock, Duration::ZERO, self.more()).await;
         more.is_none().then_some(self)

@@ -1,4 +1,4 @@
-//! Several writes together.
+//! A batch of writes to a live table.
 
 use std::time::Duration;
 
@@ -11,8 +11,10 @@ use super::open_table::OpenTable;
 use super::operand::Operand;
 use super::problem::Problem;
 
-/// Writes that are gathered, and done together: [`Batch::commit`] does all at once or none,
-/// [`Batch::commit_each`] one after the other. Dropped, it has done nothing.
+/// A batch of writes, done together.
+///
+/// [`Batch::commit`] does all writes at once or none, [`Batch::commit_each`] one after the other. A
+/// batch that is dropped does nothing.
 ///
 /// ```
 /// # use forebay::LiveOptions;
@@ -40,12 +42,12 @@ impl<'t> Batch<'t> {
         Self { table, batch }
     }
 
-    /// How many writes there are.
+    /// Returns the number of writes.
     pub fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no writes.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
@@ -61,7 +63,7 @@ impl<'t> Batch<'t> {
         Ok(self)
     }
 
-    /// Sets a key's value, which lasts for `ttl` from now.
+    /// Sets a key's value, which expires after `ttl`, counted from now.
     pub fn put_for<'o>(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -86,7 +88,8 @@ impl<'t> Batch<'t> {
         Ok(self)
     }
 
-    /// Sets a key's value if the key is absent; it lasts for `ttl` from now then.
+    /// Sets a key's value if the key is absent. The value then expires after `ttl`, counted from
+    /// now.
     pub fn insert_for<'o>(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -100,7 +103,8 @@ impl<'t> Batch<'t> {
         Ok(self)
     }
 
-    /// Adds to a key's value, by the table's kind of deltas; an absent key becomes the delta.
+    /// Adds to a key's value, by the table's kind of deltas. An absent key gets the delta as its
+    /// value.
     pub fn delta<'o>(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -111,8 +115,8 @@ impl<'t> Batch<'t> {
         Ok(self)
     }
 
-    /// Adds to a key's value, which lasts for `ttl` from now. Only where the table was made with
-    /// expiry.
+    /// Adds to a key's value, which expires after `ttl`, counted from now. Only for a table that
+    /// was created with expiry.
     pub fn delta_for<'o>(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -132,16 +136,16 @@ impl<'t> Batch<'t> {
         self
     }
 
-    /// Does all writes at once, in their order: no reader and no crash parts them. All keys must
-    /// lie in one partition; in hashed tables those do that have the same text in braces. Returns
-    /// when they are as durable as the table promises.
+    /// Does all writes at once, in their order: no reader and no crash sees only some of them. All
+    /// keys must be in one partition. In hashed tables keys with the same text in braces are.
+    /// Returns when the writes are as durable as the table promises.
     pub fn commit(&self) -> Result<(), Error> {
         let table = &self.table.table;
         Ok(table.write(&self.batch)?.wait()?)
     }
 
-    /// Does the writes one after the other, of whatever partitions, and waits for the device once.
-    /// After an error those before the refused one are done.
+    /// Does the writes one after the other, in any partitions, and waits for the device once. After
+    /// an error, the writes before the refused one are done.
     pub fn commit_each(&self) -> Result<(), Error> {
         let table = &self.table.table;
         Ok(table.write_each(&self.batch)?.wait()?)

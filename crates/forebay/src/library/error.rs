@@ -1,4 +1,4 @@
-//! The error of all that the library does.
+//! The error of all functions of the library.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use forebay_load::push::PushError;
 use super::problem::Problem;
 use crate::error_kind::{ErrorKind, words};
 
-/// What went wrong: the text names the table, the file, the row or the key, and says what to do
-/// next; [`Error::kind`] says what a program can do about it.
+/// An error of the library. The text names the table, the file, the row or the key, and says what
+/// to do next. [`Error::kind`] says what a program can do about it.
 pub struct Error(anyhow::Error);
 
 impl Error {
-    /// What can be done about it.
+    /// Returns the kind of the error, which says what can be done about it.
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::of(&self.0)
     }
@@ -58,7 +58,7 @@ impl From<NameError> for Error {
     }
 }
 
-/// The errors of the libraries whose kinds are known.
+/// Implements conversions from the libraries' errors of known kinds.
 macro_rules! errors_of {
     ($($of:ty),*) => {
         $(impl From<$of> for Error {

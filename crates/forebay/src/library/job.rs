@@ -1,5 +1,7 @@
-//! A push or a load as it is gathered: the words that the command line would have, so that names,
-//! defaults and messages of options are defined once; and where the rows come from.
+//! A push or a load before it runs: command-line arguments and the source of the rows.
+//!
+//! It has the arguments that the command line would have, so that names, defaults and messages of
+//! options are defined once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use crate::cli::{Cli, Command};
 use crate::context::{Context, Listener};
 use crate::embed::plain;
 
-/// See the module's text.
+/// The arguments and the rows of a push or a load.
 pub(super) struct Job {
     pub store: Store,
     command: &'static str,
@@ -27,7 +29,7 @@ pub(super) struct Job {
     listener: Option<Listener>,
 }
 
-/// What stands for sources that are no files.
+/// The source's name if the rows do not come from files.
 const HANDED_OVER: &str = "records";
 
 impl Job {
@@ -52,7 +54,7 @@ impl Job {
         self.words.push(format!("--{name}"));
     }
 
-    /// Takes rows of two columns, `key` and `value`.
+    /// Sets rows of two columns, `key` and `value`.
     pub fn records(&mut self, batches: Batches) {
         self.batches = Some(batches);
         self.are_records = true;
@@ -63,7 +65,7 @@ impl Job {
         self.words.iter().any(|word| word.starts_with(&start))
     }
 
-    /// What records need to be told of, unless the version that they change says it.
+    /// Returns the options that records need, unless the changed version defines them.
     fn words_of_records(&self) -> Vec<String> {
         let defaults = [("key", "{key}"), ("value", "value")].into_iter();
         let missing = |(name, _): &(&str, &str)| {
@@ -85,7 +87,7 @@ impl Job {
         self.listener.clone().unwrap_or_else(|| Arc::new(Silent))
     }
 
-    /// The command, parsed.
+    /// Parses the command.
     pub fn parse(&self) -> Result<(Command, Context), Error> {
         let store = self.store.root().to_str().ok_or_else(|| {
             let path = self.store.root().display();

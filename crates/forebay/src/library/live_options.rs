@@ -1,4 +1,4 @@
-//! How to make a live table.
+//! Options for creating a live table.
 
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use forebay_run::{Compression, Order};
 use super::error::Error;
 use super::problem::Problem;
 
-/// What a live table is made with; it stays so. [`LiveOptions::hashed`] or
-/// [`LiveOptions::ordered`], then the rest, of which all have the defaults of `forebay create`.
+/// The options of a new live table; they cannot be changed later. Begin with
+/// [`LiveOptions::hashed`] or [`LiveOptions::ordered`]. The other options have the defaults of
+/// `forebay create`.
 ///
 /// ```
 /// use forebay::{Durability, LiveOptions};
@@ -37,14 +38,14 @@ pub struct LiveOptions {
 }
 
 impl LiveOptions {
-    /// A table for look-ups by key: of bytes, in four partitions, every write on the device before
-    /// it returns.
+    /// A table for look-ups by key: values are bytes, in four partitions. Every write is on the
+    /// device before it returns.
     pub fn hashed() -> Self {
         Self::new(LiveDraft::hashed())
     }
 
-    /// A table in the order of its keys, for ranges, too; of one partition unless
-    /// [`LiveOptions::boundaries`] says otherwise.
+    /// A table in key order, which also supports ranges. It has one partition unless
+    /// [`LiveOptions::boundaries`] are given.
     pub fn ordered() -> Self {
         Self::new(LiveDraft::ordered(Vec::new()))
     }
@@ -56,16 +57,16 @@ impl LiveOptions {
         }
     }
 
-    /// The number of partitions of a hashed table. Writes to different partitions do not wait for
-    /// each other; a batch is atomic within one.
+    /// Sets the number of partitions of a hashed table. Writes to different partitions do not wait
+    /// for each other. A batch is atomic within one partition.
     #[must_use]
     pub fn partitions(mut self, partitions: u32) -> Self {
         self.draft = self.draft.partitions(partitions);
         self
     }
 
-    /// The keys at which the partitions of an ordered table begin, rising, but for the first,
-    /// which begins before all keys.
+    /// Sets the first keys of the partitions of an ordered table, in ascending order, except for
+    /// the first partition, which begins before all keys.
     #[must_use]
     pub fn boundaries<K: Into<Vec<u8>>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         let keys = keys.into_iter().map(Into::into).collect();
@@ -73,14 +74,14 @@ impl LiveOptions {
         self
     }
 
-    /// What deltas do to the values, which are numbers but for [`DeltaKind::Append`].
+    /// Sets what deltas do to the values. The values are numbers, except for [`DeltaKind::Append`].
     #[must_use]
     pub fn delta(mut self, kind: DeltaKind) -> Self {
         self.draft = self.draft.delta(kind);
         self
     }
 
-    /// Values are rows of these columns, each with its type as in `score:int64`
+    /// Makes values rows of these columns, each with its type as in `score:int64`
     /// (docs/reference/commands-live.md has the types).
     pub fn columns<C: Into<String>>(
         mut self,
@@ -93,7 +94,7 @@ impl LiveOptions {
         Ok(self)
     }
 
-    /// Values are lists, of items of this type, as in `text`.
+    /// Makes values lists of items of this type, as in `text`.
     pub fn items(mut self, item: &str) -> Result<Self, Error> {
         let schema = parse_schema(&[format!("item:{item}")]).map_err(PushError::from)?;
         let item = schema.columns()[0].clone();
@@ -110,45 +111,45 @@ impl LiveOptions {
         Ok(self)
     }
 
-    /// When a write is acknowledged.
+    /// Sets when a write is acknowledged.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.draft = self.draft.durability(durability);
         self
     }
 
-    /// Keys expire so long after they were last written, unless written with a time of their own.
-    /// Without this, or [`LiveOptions::expiry`], keys expire that are written with a time to live;
-    /// but in tables with deltas none can.
+    /// Makes keys expire this long after their last write, unless they are written with a time of
+    /// their own. Without this, or [`LiveOptions::expiry`], keys that are written with a time to
+    /// live expire; in tables with deltas no key can.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         let ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         self.expiry(Expiry::AfterMs(ms))
     }
 
-    /// Whether keys can expire.
+    /// Sets whether keys can expire.
     #[must_use]
     pub fn expiry(mut self, expiry: Expiry) -> Self {
         self.expiry = Some(expiry);
         self
     }
 
-    /// How many runs of a level are merged into one of the next: more cost less writing and more
-    /// reading. From 2 to 32; 4 by default.
+    /// Sets how many runs of a level are merged into one of the next. More runs cost less writing
+    /// and more reading. From 2 to 32; the default is 4.
     #[must_use]
     pub fn factor(mut self, factor: u32) -> Self {
         self.draft = self.draft.factor(factor);
         self
     }
 
-    /// Merges write at most so many bytes a second.
+    /// Limits the bytes that merges write a second.
     #[must_use]
     pub fn merge_bytes_per_second(mut self, bytes: u64) -> Self {
         self.draft.options.merge_bytes_per_second = Some(bytes);
         self
     }
 
-    /// The compression of the runs' pages; none by default.
+    /// Sets the compression of the runs' pages; the default is none.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.draft.options.compression = compression;
@@ -164,8 +165,8 @@ impl LiveOptions {
         self.draft
     }
 
-    /// Fails where a table that is there has other values, another order or other deltas than
-    /// these: a program would read and write it wrongly.
+    /// Fails if an existing table has other values, another order or other deltas than these: a
+    /// program would read and write it wrongly.
     pub(super) fn check(&self, there: &forebay_engine::live::LiveTable) -> Result<(), Error> {
         let wanted = &self.draft.options;
         let found = there.options();
@@ -185,7 +186,7 @@ impl LiveOptions {
     }
 }
 
-/// The options that matter to who reads and writes, in words.
+/// Describes the options that matter to readers and writers.
 fn reported(order: Order, delta: Option<DeltaKind>, value: &ValueKind, schema: &Schema) -> String {
     let order = match order {
         Order::Hashed => "hashed",

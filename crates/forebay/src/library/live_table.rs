@@ -1,4 +1,4 @@
-//! Live tables: read and written at any time.
+//! Reads and writes a live table.
 
 use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
@@ -17,13 +17,15 @@ use super::shape::Shape;
 use super::snapshot::Snapshot;
 use super::value::{Lifetime, Value};
 
-/// An open live table. Clones are handles to the same table, for any number of threads. It is open
-/// in one process at a time, until [`Store::close_live`](crate::Store::close_live) and the last
-/// handle's end.
+/// An open live table.
+///
+/// Clones are handles to the same table, for any number of threads. The table is open in one
+/// process at a time, until [`Store::close_live`](crate::Store::close_live) and the end of the last
+/// handle.
 ///
 /// A write returns when it is as durable as the table promises
-/// ([`LiveOptions::durability`](crate::LiveOptions::durability)). Writes do not read, so that they
-/// do not say what was there before: where that matters, [`LiveTable::transact`].
+/// ([`LiveOptions::durability`](crate::LiveOptions::durability)). Writes do not read, so they do
+/// not return the previous value. Use [`LiveTable::transact`] for that.
 #[derive(Debug, Clone)]
 pub struct LiveTable {
     open: Arc<OpenTable>,
@@ -43,25 +45,25 @@ impl LiveTable {
         &self.open.shape
     }
 
-    /// The table's name.
+    /// Returns the table's name.
     pub fn name(&self) -> &str {
         self.engine().name().as_str()
     }
 
-    /// The columns of its rows; of a table of other values, its one column.
+    /// Returns the columns of its rows or, for a table of other values, its one column.
     pub fn columns(&self) -> &[Column] {
         self.shape().schema.columns()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value<'static>>, Error> {
         let value = self.engine().get(key.as_ref())?;
         let value = value.map(|value| Value::of(self.shape(), Cow::Owned(value)));
         value.transpose()
     }
 
-    /// The values of many keys, in their order. Those of one partition are of one moment; for one
-    /// moment of all of them take a [`LiveTable::snapshot`].
+    /// Returns the values of many keys, in their order. Values of one partition are of one moment.
+    /// For one moment of all partitions use a [`LiveTable::snapshot`].
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -71,33 +73,35 @@ impl LiveTable {
         values.map(|value| value.map(decode).transpose()).collect()
     }
 
-    /// Whether a key is there.
+    /// Returns whether a key exists.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         Ok(self.engine().get(key.as_ref())?.is_some())
     }
 
-    /// How much longer a key lasts.
+    /// Returns how much longer a key lasts.
     pub fn lifetime(&self, key: impl AsRef<[u8]>) -> Result<Lifetime, Error> {
         let expires_ms = self.engine().expires_ms(key.as_ref())?;
         Ok(Lifetime::of(expires_ms, self.open.now_ms()))
     }
 
-    /// All records as they are now, in the table's order: that of the keys, or of their hashes.
+    /// Returns all records as they are now, in the table's order: by key, or by the hash of the
+    /// key.
     pub fn iter(&self) -> Records {
         self.moment().records(self.shape())
     }
 
-    /// The records of a range of keys as they are now. Only of an ordered table.
+    /// Returns the records of a range of keys as they are now. Only for an ordered table.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Records, Error> {
         self.moment().range(self.shape(), &range)
     }
 
-    /// The records whose keys begin with `prefix`, as they are now. Only of an ordered table.
+    /// Returns the records whose keys begin with `prefix`, as they are now. Only for an ordered
+    /// table.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Records, Error> {
         self.moment().prefix(self.shape(), prefix.as_ref())
     }
 
-    /// The table as it is now, to be read for as long as wanted.
+    /// Returns the table as it is now, for reading at any later time.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.engine().snapshot(), self.shape())
     }
@@ -116,7 +120,7 @@ impl LiveTable {
         Ok(self.engine().update(key.as_ref(), &value)?.wait()?)
     }
 
-    /// Sets a key's value, which lasts for `ttl` from now.
+    /// Sets a key's value, which expires after `ttl`, counted from now.
     pub fn put_for<'o>(
         &self,
         key: impl AsRef<[u8]>,
@@ -136,7 +140,8 @@ impl LiveTable {
         Ok(self.engine().insert(key.as_ref(), &value)?.wait()?)
     }
 
-    /// Adds to a key's value, by the table's kind of deltas; an absent key becomes the delta.
+    /// Adds to a key's value, by the table's kind of deltas. An absent key gets the delta as its
+    /// value.
     pub fn delta<'o>(
         &self,
         key: impl AsRef<[u8]>,
@@ -151,8 +156,8 @@ impl LiveTable {
         Ok(self.engine().delete(key.as_ref())?.wait()?)
     }
 
-    /// Removes the keys of a range at one moment, by one record, and gives how many those were,
-    /// which has them read. Only of an ordered table.
+    /// Removes the keys of a range at one moment, by one record. Returns how many keys it removed,
+    /// for which it reads them. Only for an ordered table.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64, Error> {
         let (from, to): (Bound<&K>, Bound<&K>) = (range.start_bound(), range.end_bound());
         let (from, to) = (from.map(AsRef::as_ref), to.map(AsRef::as_ref));
@@ -166,15 +171,15 @@ impl LiveTable {
         Ok(self.engine().delete_all()?.wait()?)
     }
 
-    /// An empty batch of writes to this table.
+    /// Returns an empty batch of writes to this table.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(&self.open)
     }
 
-    /// Reads keys of one partition, and does the writes to it that `decide` puts into the batch,
-    /// at once and with no other write to the partition between. It gets the values in the order
-    /// of the keys. It must be short, for other writers wait, and must not use the table in any
-    /// other way. Where it fails nothing is written.
+    /// Reads keys of one partition, and does the writes to it that `decide` puts into the batch.
+    /// All happens at once: no other write to the partition comes between. `decide` gets the values
+    /// in the order of the keys. It must be short, because other writers wait, and must not use the
+    /// table in any other way. If it fails, nothing is written.
     ///
     /// ```
     /// # use forebay::{DeltaKind, LiveOptions};
@@ -218,18 +223,17 @@ impl LiveTable {
         decided
     }
 
-    /// Writes all that is in memory to runs, and returns when they are durable.
+    /// Writes everything in memory to runs, and returns when they are durable.
     pub fn flush(&self) -> Result<(), Error> {
         Ok(self.engine().flush()?)
     }
 
-    /// Flushes, then merges each partition's runs into one. What is written meanwhile is not in
-    /// it.
+    /// Flushes, then merges each partition's runs into one. Writes during the merge are not in it.
     pub fn compact(&self) -> Result<(), Error> {
         Ok(self.engine().compact()?)
     }
 
-    /// What the table has in memory and on the disk, and how its threads do.
+    /// Returns what the table has in memory and on disk, and the state of its threads.
     pub fn stats(&self) -> live::LiveStats {
         self.engine().stats()
     }

@@ -1,4 +1,4 @@
-//! Loads: many rows into a live table, at one moment.
+//! Loads many rows into a live table at one moment.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use super::problem::Problem;
 use super::record_value::{RecordValue, batches_of};
 use crate::cli::Command;
 
-/// A load, until [`LoadBuilder::run`] carries it out: its rows are sorted and written as runs
-/// beside the live table, which takes them in at one moment. A server, or another process, that has
-/// the table open takes them as well.
+/// A load, which [`LoadBuilder::run`] carries out. Its rows are sorted and written as runs beside
+/// the live table, which adds them at one moment. If a server or another process has the table
+/// open, that process adds them.
 ///
 /// The options are those of `forebay load`, with its defaults.
 #[derive(Debug)]
@@ -32,19 +32,19 @@ impl LoadBuilder {
     }
 
     /// Adds a file, a directory, a glob or a URL, as
-    /// [`PushBuilder::source`](crate::PushBuilder::source).
+    /// [`PushBuilder::source`](crate::PushBuilder::source) does.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.job.source(source.into());
         self
     }
 
-    /// Takes the rows of a reader of Arrow's record batches; `name` is what messages call it.
+    /// Adds the rows of a reader of Arrow record batches. `name` is its name in messages.
     pub fn batches(mut self, name: &str, reader: impl RecordBatchReader + Send + 'static) -> Self {
         self.job.batches = Some(Batches::new(name, None, reader));
         self
     }
 
-    /// Takes records, each a key and a value, in any order.
+    /// Adds records, each a key and a value, in any order.
     pub fn records<K, V, I>(mut self, records: I) -> Self
     where
         I: IntoIterator<Item = (K, V)>,
@@ -56,49 +56,49 @@ impl LoadBuilder {
         self
     }
 
-    /// The key, as a template over columns.
+    /// Sets the key, as a template over columns.
     pub fn key(mut self, template: &str) -> Self {
         self.job.option("key", template);
         self
     }
 
-    /// The column of the values, in a table that is not one of rows.
+    /// Sets the column of the values, in a table whose values are not rows.
     pub fn value(mut self, column: &str) -> Self {
         self.job.option("value", column);
         self
     }
 
-    /// What rows do: `update`, `insert` or `delta`. By default they update.
+    /// Sets what rows do: `update`, `insert` or `delta`. The default is update.
     pub fn verb(mut self, verb: &str) -> Self {
         self.job.option("as", verb);
         self
     }
 
-    /// The rows expire so long after the load; by default as the table says.
+    /// Makes the rows expire this long after the load. The default is the table's TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.job.option("ttl", format!("{}ms", ttl.as_millis()));
         self
     }
 
-    /// Any other option of `forebay load` that takes a value, by its name.
+    /// Sets any other option of `forebay load` that has a value, by its name.
     pub fn option(mut self, name: &str, value: &str) -> Self {
         self.job.option(name, value);
         self
     }
 
-    /// Any other option of `forebay load` that takes none.
+    /// Sets any other option of `forebay load` that has no value.
     pub fn flag(mut self, name: &str) -> Self {
         self.job.flag(name);
         self
     }
 
-    /// Who hears how far it is, and may have it stop.
+    /// Sets the listener to the load's progress, which may also cancel it.
     pub fn progress(mut self, progress: impl Progress + Send + 'static) -> Self {
         self.job.listener(progress);
         self
     }
 
-    /// Carries the load out, and returns when its rows are in the table.
+    /// Carries out the load, and returns when its rows are in the table.
     pub fn run(self) -> Result<LoadReport, Error> {
         let (command, context) = self.job.parse()?;
         let Command::Load(args) = command else {

@@ -1,5 +1,7 @@
-//! Stores and tables for Rust programs: thin handles over the engine and the loader, with values
-//! in place of bytes and one error.
+//! Stores and tables for Rust programs.
+//!
+//! The types are thin handles over the engine and the loader, with typed values in place of bytes
+//! and one error type.
 
 mod batch;
 mod batch_table;

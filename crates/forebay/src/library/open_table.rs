@@ -1,4 +1,4 @@
-//! What the handles of an open live table share.
+//! The state that the handles of an open live table share.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use forebay_io::Clock;
 
 use super::error::Error;
 use super::shape::Shape;
-use crate::taker::RowTaker;
+use crate::row_taker::RowTaker;
 
-/// See the module's text.
+/// An open live table with the thread that answers other processes.
 #[derive(Debug)]
 pub struct OpenTable {
     pub table: LiveTable,
@@ -19,7 +19,7 @@ pub struct OpenTable {
     taker: RowTaker,
 }
 
-/// The thread has a handle of the table: with this it ends, and the table is closed.
+/// Stops the thread, which has a handle of the table, so that the table is closed.
 impl Drop for OpenTable {
     fn drop(&mut self) {
         self.taker.stop();
@@ -37,7 +37,7 @@ impl OpenTable {
         };
         let table = open.table.clone();
         let started = open.taker.start(move || {
-            // Who asks and is not answered is told so by its own waiting.
+            // A process whose request is not answered learns so from its own timeout.
             _ = table.take_all();
             true
         });

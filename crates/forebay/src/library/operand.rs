@@ -1,4 +1,4 @@
-//! What a program writes: bytes, numbers, rows, lists.
+//! Values that a program writes: bytes, numbers, rows, lists.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use forebay_run::row::{Datum, Kind};
 use super::error::Error;
 use super::problem::Problem;
 
-/// A value or a delta to be written. Text, bytes, numbers and slices of columns become one by
-/// `into`, so that writes take them as they are.
+/// A value or a delta to write. Text, bytes, numbers and slices of columns convert with `into`, so
+/// that writes accept them directly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Operand<'a> {
-    /// The bytes of a value of bytes.
+    /// A value of bytes.
     Bytes(&'a [u8]),
-    /// A number of a table of numbers; one of floats takes it, too.
+    /// A number for a table of whole numbers or of floats.
     I64(i64),
-    /// A number of a table of floats; not NaN.
+    /// A number for a table of floats; not NaN.
     F64(f64),
-    /// A row, by the names of its columns. Columns that it has not are null.
+    /// A row, by the names of its columns. Missing columns are null.
     Row(&'a [(&'a str, Datum<'a>)]),
     /// The items of a list.
     List(&'a [Datum<'a>]),
@@ -67,7 +67,7 @@ impl<'a, const N: usize> From<&'a [Datum<'a>; N]> for Operand<'a> {
     }
 }
 
-/// As messages name it.
+/// Formats an operand for messages.
 impl fmt::Display for Operand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,8 +80,8 @@ impl fmt::Display for Operand<'_> {
     }
 }
 
-/// A datum as a column takes it: numbers of another width or sign become the column's where that
-/// changes nothing.
+/// Converts a datum to a column's type. Numbers of another width or sign are converted if their
+/// value stays the same.
 pub(super) fn fitting<'d>(
     table: &str,
     column: &str,
@@ -126,7 +126,7 @@ pub(super) fn fitting<'d>(
     })
 }
 
-/// A value as messages name it.
+/// Formats a datum for messages.
 pub(super) fn named(datum: &Datum<'_>) -> String {
     match datum {
         Datum::Null => "null".to_owned(),

@@ -1,4 +1,4 @@
-//! Opening stores.
+//! Options for opening stores.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,21 +30,21 @@ pub struct Options {
 }
 
 impl Options {
-    /// A store that has to exist, and a quarter of the machine's memory for its live tables.
+    /// Opens an existing store only, with a quarter of the machine's memory for its live tables.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the store is made when the directory is absent or empty.
+    /// Sets whether the store is created if the directory is absent or empty.
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// The memory, in bytes, for what is written to live tables and not yet in runs, and for the
-    /// filters and indexes of their runs: all tables that are open by this store together. At
-    /// least 1 MiB; by default a quarter of the machine's or the container's.
+    /// Sets the memory, in bytes, for writes to live tables that are not in runs yet, and for the
+    /// filters and indexes of their runs. All tables that this store has open share it. At least 1
+    /// MiB; the default is a quarter of the machine's or the container's memory.
     #[must_use]
     pub fn live_memory_bytes(mut self, bytes: usize) -> Self {
         self.live_memory_bytes = Some(bytes);
@@ -67,14 +67,14 @@ impl Options {
     }
 }
 
-/// Opens the store in a directory, which has to exist:
-/// [`ErrorKind::Missing`](crate::ErrorKind::Missing) when there is none.
+/// Opens the store in a directory. If there is none, the error is
+/// [`ErrorKind::Missing`](crate::ErrorKind::Missing).
 pub fn open(path: impl AsRef<Path>) -> Result<Store, Error> {
     Options::new().open(path)
 }
 
-/// Opens the store in a directory, made when the directory is absent or empty. A directory that
-/// holds other things is refused.
+/// Opens the store in a directory, and creates it if the directory is absent or empty. A directory
+/// with other content is refused.
 pub fn open_or_create(path: impl AsRef<Path>) -> Result<Store, Error> {
     Options::new().create(true).open(path)
 }

@@ -1,11 +1,11 @@
-//! What can be wrong with the values that a program gives and asks for.
+//! Problems of values that a program writes and reads.
 
 use forebay_run::row::RowError;
 
-/// See the module's text.
+/// A problem of a value.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// What is given is no value of the table.
+    /// The given value does not fit the table.
     #[error("table {table} holds {holds}: {given} is none; give {give}")]
     NoValue {
         table: String,
@@ -37,7 +37,7 @@ pub enum Problem {
         datum: String,
         wanted: &'static str,
     },
-    /// What is given cannot be stored at all.
+    /// The given value cannot be stored at all.
     #[error("table {table}: the value cannot be stored: {source}")]
     Fit { table: String, source: RowError },
     #[error(
@@ -51,16 +51,16 @@ pub enum Problem {
     },
     #[error("a time to live of 0 ms: give at least a millisecond, or delete the key")]
     NoTime,
-    /// The words of the command line are wrong, of which the options of a push are some.
+    /// The command-line arguments are wrong; the options of a push are such arguments.
     #[error("{0}")]
     Words(String),
-    /// What is stored is no value of the table.
+    /// The stored value does not fit the table.
     #[error("table {table}: a stored value cannot be read: {problem}; verify the table")]
     Unreadable { table: String, problem: String },
 }
 
 impl Problem {
-    /// Whether what is stored is at fault, not what is asked for.
+    /// Returns whether stored data is at fault, not the request.
     pub fn is_damage(&self) -> bool {
         matches!(self, Problem::Unreadable { .. })
     }

@@ -1,4 +1,4 @@
-//! Pushes: a new version of a batch table.
+//! Pushes a new version of a batch table.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use super::record_value::{RecordValue, batches_of};
 use crate::choices::{COMPRESSIONS, DELTAS, ORDERS};
 use crate::cli::Command;
 
-/// A push, until [`PushBuilder::run`] carries it out: it builds a version from rows, reads it back,
-/// compares it with the one that serves, and lets it serve. A push that fails leaves nothing that
+/// A push, which [`PushBuilder::run`] carries out. It builds a version from rows, reads it back,
+/// compares it with the serving version, and lets it serve. A push that fails leaves nothing that
 /// readers see.
 ///
-/// The options are those of `forebay push`, with its defaults; [`PushBuilder::option`] has those
-/// that have no method.
+/// The options are those of `forebay push`, with its defaults. [`PushBuilder::option`] sets options
+/// without a method.
 ///
 /// ```
 /// # fn main() -> Result<(), forebay::Error> {
@@ -55,14 +55,14 @@ impl PushBuilder {
         self
     }
 
-    /// Takes the rows of a reader of Arrow's record batches; `name` is what messages call it.
+    /// Adds the rows of a reader of Arrow record batches. `name` is its name in messages.
     pub fn batches(mut self, name: &str, reader: impl RecordBatchReader + Send + 'static) -> Self {
         self.job.batches = Some(Batches::new(name, None, reader));
         self
     }
 
-    /// Takes records, each a key and a value: rows of two columns, `key` and `value`. They may come
-    /// in any order, and need not fit in memory.
+    /// Adds records, each a key and a value: rows of two columns, `key` and `value`. They may be in
+    /// any order, and need not fit in memory.
     pub fn records<K, V, I>(mut self, records: I) -> Self
     where
         I: IntoIterator<Item = (K, V)>,
@@ -74,39 +74,39 @@ impl PushBuilder {
         self
     }
 
-    /// The key, as a template over columns: `{carrier}/{flight:05}`.
+    /// Sets the key, as a template over columns: `{carrier}/{flight:05}`.
     pub fn key(mut self, template: &str) -> Self {
         self.job.option("key", template);
         self
     }
 
-    /// What is stored for a key: one column as it is, in place of the whole row.
+    /// Makes one column the value of a key, in place of the whole row.
     pub fn value(mut self, column: &str) -> Self {
         self.job.option("value", column);
         self
     }
 
-    /// [`Order::Ordered`] for ranges, too; hashed by default.
+    /// Sets the order. [`Order::Ordered`] supports ranges; the default is hashed.
     pub fn order(mut self, order: Order) -> Self {
         self.job.option("order", ORDERS.name_of(order));
         self
     }
 
-    /// What deltas of later pushes do; the values are numbers then, but for
+    /// Sets what deltas of later pushes do. The values must then be numbers, except for
     /// [`DeltaKind::Append`].
     pub fn delta(mut self, kind: DeltaKind) -> Self {
         self.job.option("delta", DELTAS.name_of(kind));
         self
     }
 
-    /// Rows expire so long after the push.
+    /// Makes rows expire this long after the push.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.job.option("ttl", format!("{}ms", ttl.as_millis()));
         self
     }
 
-    /// The rows are changes of the version that serves; `operation` is the column that says what a
-    /// row does (insert, update, delete, delta), without which all update.
+    /// Makes the rows changes of the serving version. `operation` is the column with the operation
+    /// of a row (insert, update, delete, delta). Without it, all rows update.
     pub fn onto_current(mut self, operation: Option<&str>) -> Self {
         self.job.option("onto", "current");
         if let Some(column) = operation {
@@ -115,72 +115,72 @@ impl PushBuilder {
         self
     }
 
-    /// The number of partitions; by size unless given.
+    /// Sets the number of partitions. The default depends on the size.
     pub fn partitions(mut self, partitions: u32) -> Self {
         self.job.option("partitions", partitions);
         self
     }
 
-    /// The compression of the pages; none by default.
+    /// Sets the compression of the pages; the default is none.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.job
             .option("compression", COMPRESSIONS.name_of(compression));
         self
     }
 
-    /// The memory for sorting, in bytes; what does not fit is spilled to the store. By default a
-    /// quarter of the machine's.
+    /// Sets the memory for sorting, in bytes. What does not fit is spilled to the store. The
+    /// default is a quarter of the machine's memory.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.job.option("memory", bytes);
         self
     }
 
-    /// The threads that read, sort and write; by default one a core.
+    /// Sets the number of threads that read, sort and write. The default is one per core.
     pub fn threads(mut self, threads: usize) -> Self {
         self.job.option("threads", threads);
         self
     }
 
-    /// Adds a limit for the change against the version that serves, as in `rows>-20%`.
+    /// Adds a limit for the change against the serving version, as in `rows>-20%`.
     pub fn gate(mut self, limit: &str) -> Self {
         self.job.option("gate", limit);
         self
     }
 
-    /// Lets the version serve even where a limit is passed.
+    /// Lets the version serve even if a limit is exceeded.
     pub fn force(mut self) -> Self {
         self.job.flag("force");
         self
     }
 
-    /// Keeps the version, and leaves the one in place that serves.
+    /// Keeps the version, but leaves the serving one in place.
     pub fn no_swap(mut self) -> Self {
         self.job.flag("no-swap");
         self
     }
 
-    /// Any other option of `forebay push` that takes a value, by its name: `option("csv-null",
+    /// Sets any other option of `forebay push` that has a value, by its name: `option("csv-null",
     /// "NA")`.
     pub fn option(mut self, name: &str, value: &str) -> Self {
         self.job.option(name, value);
         self
     }
 
-    /// Any other option of `forebay push` that takes none: `flag("csv-no-header")`.
+    /// Sets any other option of `forebay push` that has no value: `flag("csv-no-header")`.
     pub fn flag(mut self, name: &str) -> Self {
         self.job.flag(name);
         self
     }
 
-    /// Who hears how far it is, and may have it stop.
+    /// Sets the listener to the push's progress, which may also cancel it.
     pub fn progress(mut self, progress: impl Progress + Send + 'static) -> Self {
         self.job.listener(progress);
         self
     }
 
-    /// Carries the push out, and returns when the version serves, or is held by the gate
-    /// ([`PushReport::held`]). Takes as long as it takes: from asynchronous code, on a thread that
-    /// may wait.
+    /// Carries out the push, and returns when the version serves, or when the gate holds it
+    /// ([`PushReport::held`]). It blocks until then: from asynchronous code, call it on a thread
+    /// that may block.
     pub fn run(self) -> Result<PushReport, Error> {
         let (command, context) = self.job.parse()?;
         let Command::Push(args) = command else {

@@ -1,4 +1,4 @@
-//! Records that a program hands over one by one, as the batches that pushes and loads take.
+//! Converts records that a program hands over one by one into batches for pushes and loads.
 
 use std::iter::Fuse;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use forebay_load::sources::Batches;
 
-/// What a record can have as its value. Numbers are stored as numbers where the table has deltas,
-/// and as their text elsewhere.
+/// A type that the value of a record can have. Numbers are stored as numbers in tables with deltas,
+/// and as their text in others.
 pub trait RecordValue: Sized + sealed::Sealed {
-    /// The type of the column.
+    /// Returns the type of the column.
     #[doc(hidden)]
     fn data_type() -> DataType;
 
-    /// The column of some values.
+    /// Returns the column of some values.
     #[doc(hidden)]
     fn column(values: Vec<Self>) -> ArrayRef;
 }
 
 mod sealed {
-    /// Keeps other types out.
+    /// Prevents implementations for other types.
     pub trait Sealed {}
 }
 
@@ -51,10 +51,10 @@ record_values! {
     f64, Float64, Float64Array, values => values;
 }
 
-/// Records of a batch.
+/// The records of a batch.
 const BATCH_RECORDS: usize = 8192;
 
-/// Makes batches of two columns, `key` and `value`.
+/// A reader that makes batches of two columns, `key` and `value`.
 struct RecordReader<I> {
     records: Fuse<I>,
     schema: SchemaRef,
@@ -91,7 +91,7 @@ where
     }
 }
 
-/// The batches of records.
+/// Returns the batches of records.
 pub(super) fn batches_of<K, V, I>(records: I) -> Batches
 where
     I: IntoIterator<Item = (K, V)>,

@@ -1,4 +1,4 @@
-//! Scans, as iterators.
+//! Scans as iterators.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,16 +13,16 @@ use super::error::Error;
 use super::shape::Shape;
 use super::value::Value;
 
-/// What is walked through.
+/// The source of a scan.
 #[derive(Debug, Clone)]
 pub(super) enum Moment {
     Batch(Arc<Version>),
     Live(Snapshot),
 }
 
-/// The records of a range, in the table's order: pairs of a key and its value. A version, or a
-/// moment of a live table, is read: no write and no swap changes what comes. After an error
-/// nothing more comes.
+/// An iterator over the records of a range, in the table's order: pairs of a key and its value. It
+/// reads one version, or one moment of a live table: no write and no swap changes its records.
+/// After an error it ends.
 pub struct Records {
     moment: Moment,
     shape: Arc<Shape>,
@@ -50,13 +50,13 @@ impl Moment {
         })
     }
 
-    /// All records.
+    /// Returns all records.
     pub fn records(self, shape: &Arc<Shape>) -> Records {
         let scan = self.scan(ScanRange::all(), Direction::Forward);
         Records::new(self, shape, ScanRange::all(), scan)
     }
 
-    /// Those of a range of keys.
+    /// Returns the records of a range of keys.
     pub fn range<K: AsRef<[u8]>>(
         self,
         shape: &Arc<Shape>,
@@ -67,7 +67,7 @@ impl Moment {
         self.between(shape, from, to)
     }
 
-    /// Those whose keys begin so.
+    /// Returns the records whose keys begin with a prefix.
     pub fn prefix(self, shape: &Arc<Shape>, prefix: &[u8]) -> Result<Records, Error> {
         let behind = ScanRange::behind_prefix(prefix);
         let behind = behind.as_ref().map(Vec::as_slice);
@@ -96,7 +96,7 @@ impl Records {
         }
     }
 
-    /// The same records from the last to the first, whether some were read or not.
+    /// Returns the same records from the last to the first, even if some were read already.
     #[must_use]
     pub fn rev(mut self) -> Self {
         self.scan = self.moment.scan(self.range.clone(), Direction::Backward);

@@ -12,7 +12,7 @@ use super::operand::named;
 use super::problem::Problem;
 use super::shape::Shape;
 
-/// A row: typed columns, read one at a time.
+/// A row of typed columns, which are read one at a time.
 ///
 /// ```
 /// # fn read(people: &forebay::BatchTable) -> Result<(), forebay::Error> {
@@ -36,12 +36,12 @@ impl<'v> Row<'v> {
         Self { shape, bytes }
     }
 
-    /// The columns of every row of the table, in order.
+    /// Returns the columns of every row of the table, in order.
     pub fn columns(&self) -> &[Column] {
         self.shape.schema.columns()
     }
 
-    /// The value of a column, as the type that is asked for; an `Option` where it may be null.
+    /// Returns the value of a column as the requested type: an `Option` if it may be null.
     pub fn get<'a, T: FromDatum<'a>>(&'a self, column: &str) -> Result<T, Error> {
         let index = self.shape.schema.column_index(column);
         let index = index.ok_or_else(|| self.shape.no_column(column))?;
@@ -58,13 +58,13 @@ impl<'v> Row<'v> {
         })
     }
 
-    /// The row, for reading columns by their places.
+    /// Returns a view of the row, for reading columns by their positions.
     pub fn view(&self) -> Result<RowView<'_>, Error> {
         let view = RowView::new(&self.shape.schema, &self.bytes);
         view.map_err(|error| self.shape.unreadable(error))
     }
 
-    /// The row as a JSON object, as the server answers it.
+    /// Returns the row as a JSON object, as the server answers it.
     pub fn to_json(&self) -> Result<String, Error> {
         let mut out = Vec::new();
         let written = self.view()?.json(&mut out);
@@ -72,7 +72,7 @@ impl<'v> Row<'v> {
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
 
-    /// The row by itself, to be kept beyond its table.
+    /// Returns the row with its own data, so that it can outlive its table.
     pub fn into_owned(self) -> Row<'static> {
         Row {
             shape: self.shape,
@@ -102,7 +102,7 @@ impl<'v> List<'v> {
         Self { shape, bytes }
     }
 
-    /// The list, for reading its items.
+    /// Returns a view of the list, for reading its items.
     pub fn view(&self) -> Result<ListView<'_>, Error> {
         let ValueKind::List { item, .. } = &self.shape.kind else {
             return Err(self.shape.unreadable("it is no list"));
@@ -110,7 +110,7 @@ impl<'v> List<'v> {
         ListView::new(item, &self.bytes).map_err(|error| self.shape.unreadable(error))
     }
 
-    /// All items, as the type that is asked for; `Option`s where they may be null.
+    /// Returns all items as the requested type: `Option`s if they may be null.
     pub fn items<'a, T: FromDatum<'a>>(&'a self) -> Result<Vec<T>, Error> {
         let view = self.view()?;
         let item = |index| {
@@ -129,7 +129,7 @@ impl<'v> List<'v> {
         (0..view.len()).map(item).collect()
     }
 
-    /// The list by itself, to be kept beyond its table.
+    /// Returns the list with its own data, so that it can outlive its table.
     pub fn into_owned(self) -> List<'static> {
         List {
             shape: self.shape,
@@ -148,13 +148,13 @@ impl fmt::Debug for List<'_> {
     }
 }
 
-/// What a column or an item can be read as. Whole numbers are read as any type that has room for
-/// them, and as floats where those hold them exactly.
+/// A type that a column or an item can be read as. Whole numbers can be read as any type whose
+/// range includes them, and as floats that represent them exactly.
 pub trait FromDatum<'a>: Sized {
-    /// As messages name it.
+    /// The type's name in messages.
     const NAME: &'static str;
 
-    /// The value, where the datum is one of this type.
+    /// Returns the value if the datum has this type.
     fn from_datum(datum: Datum<'a>) -> Option<Self>;
 }
 
@@ -207,7 +207,7 @@ read_as! {
     Vec<u8>, "bytes": Datum::Bytes(bytes) => Some(bytes.to_vec());
 }
 
-/// A whole number as a float, where that is the same number.
+/// Returns a whole number as a float if the float is exact.
 fn exact(value: i128) -> Option<f64> {
     let float = value as f64;
     (float as i128 == value).then_some(float)

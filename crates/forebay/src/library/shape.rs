@@ -1,4 +1,4 @@
-//! What the values of a table are: all that is needed to read and write one.
+//! The type of a table's values: all that is needed to read and write one.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::error::Error;
 use super::operand::{Operand, fitting};
 use super::problem::Problem;
 
-/// See the module's text.
+/// The value type of a table.
 #[derive(Debug)]
 pub struct Shape {
     pub table: String,
     pub kind: ValueKind,
     pub schema: Schema,
-    /// What the values are, where they are numbers.
+    /// The type of the numbers, if the values are numbers.
     pub number: Option<Number>,
     delta: Option<DeltaKind>,
 }
@@ -37,7 +37,7 @@ impl Shape {
         })
     }
 
-    /// The bytes of a value to be stored.
+    /// Returns the stored bytes of a value.
     pub fn encode<'o>(&self, operand: Operand<'o>) -> Result<Cow<'o, [u8]>, Error> {
         if let Some(number) = self.number {
             return self
@@ -54,10 +54,10 @@ impl Shape {
         }
     }
 
-    /// The bytes of a delta.
+    /// Returns the stored bytes of a delta.
     pub fn encode_delta<'o>(&self, operand: Operand<'o>) -> Result<Cow<'o, [u8]>, Error> {
         match (self.delta, operand) {
-            // The engine refuses it, in its words.
+            // The engine refuses it with its own message.
             (None, _) => Ok(Cow::Borrowed(&[])),
             (_, operand) => self.encode(operand),
         }

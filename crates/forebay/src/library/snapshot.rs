@@ -1,4 +1,4 @@
-//! A moment of a live table.
+//! A snapshot of a live table.
 
 use std::borrow::Cow;
 use std::ops::RangeBounds;
@@ -11,8 +11,8 @@ use super::records::{Moment, Records};
 use super::shape::Shape;
 use super::value::Value;
 
-/// A live table as it was when [`LiveTable::snapshot`](crate::LiveTable::snapshot) was called, for
-/// as long as wanted. Runs that are merged away meanwhile keep their room on the disk.
+/// A live table as of the call of [`LiveTable::snapshot`](crate::LiveTable::snapshot), readable at
+/// any later time. Runs that are merged meanwhile keep their disk space.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     snapshot: live::Snapshot,
@@ -27,24 +27,24 @@ impl Snapshot {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value<'static>>, Error> {
         let value = self.snapshot.get(key.as_ref())?;
         let value = value.map(|value| Value::of(&self.shape, Cow::Owned(value)));
         value.transpose()
     }
 
-    /// All records, in the table's order.
+    /// Returns all records, in the table's order.
     pub fn iter(&self) -> Records {
         self.moment().records(&self.shape)
     }
 
-    /// The records of a range of keys. Only of an ordered table.
+    /// Returns the records of a range of keys. Only for an ordered table.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Records, Error> {
         self.moment().range(&self.shape, &range)
     }
 
-    /// The records whose keys begin with `prefix`. Only of an ordered table.
+    /// Returns the records whose keys begin with `prefix`. Only for an ordered table.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Records, Error> {
         self.moment().prefix(&self.shape, prefix.as_ref())
     }

@@ -1,4 +1,4 @@
-//! A store, and the live tables that are open in it.
+//! A store with its open live tables.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,13 +15,13 @@ use super::load::LoadBuilder;
 use super::open_table::OpenTable;
 use super::push::PushBuilder;
 
-/// A store in a directory. Clones are handles to the same store, for any number of threads.
-/// Several processes may use a store at a time; a live table is open in one of them.
+/// A store in a directory. Clones are handles to the same store, for any number of threads. Several
+/// processes may use a store at a time; each live table is open in one of them.
 #[derive(Debug, Clone)]
 pub struct Store {
     store: forebay_engine::Store,
     budget: Arc<Budget>,
-    /// Open until they are closed: whoever asks again gets the same.
+    /// Open live tables, until they are closed. A second open returns the same table.
     live: Arc<Mutex<HashMap<TableName, LiveTable>>>,
 }
 
@@ -35,12 +35,12 @@ impl Store {
         }
     }
 
-    /// The store's directory.
+    /// Returns the store's directory.
     pub fn path(&self) -> &Path {
         self.store.root()
     }
 
-    /// The names of the batch tables, sorted.
+    /// Returns the names of the batch tables, sorted.
     pub fn batch_tables(&self) -> Result<Vec<String>, Error> {
         Ok(self
             .store
@@ -50,25 +50,25 @@ impl Store {
             .collect())
     }
 
-    /// The names of the live tables, sorted.
+    /// Returns the names of the live tables, sorted.
     pub fn live_tables(&self) -> Result<Vec<String>, Error> {
         let names = self.store.live_tables()?;
         Ok(names.iter().map(ToString::to_string).collect())
     }
 
-    /// A batch table, at the version that serves.
+    /// Opens a batch table at its serving version.
     pub fn batch(&self, table: &str) -> Result<BatchTable, Error> {
         BatchTable::open(self.store.table(&TableName::new(table)?)?, None)
     }
 
-    /// A batch table, at a version by its number.
+    /// Opens a batch table at a version by its number.
     pub fn batch_at(&self, table: &str, version: u64) -> Result<BatchTable, Error> {
         BatchTable::open(self.store.table(&TableName::new(table)?)?, Some(version))
     }
 
-    /// A live table, opened if it is not open in this store yet.
-    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse) where another process has it open, or another
-    /// [`Store`] that is no clone of this one.
+    /// Returns a live table, and opens it if it is not open in this store yet. The error is
+    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse) if another process has it open, or another
+    /// [`Store`] that is not a clone of this one.
     pub fn live(&self, table: &str) -> Result<LiveTable, Error> {
         let name = TableName::new(table)?;
         let mut open = self.open_tables();
@@ -79,14 +79,14 @@ impl Store {
         self.keep(&mut open, name, table)
     }
 
-    /// Makes a live table and opens it.
+    /// Creates a live table and opens it.
     pub fn create_live(&self, table: &str, options: LiveOptions) -> Result<LiveTable, Error> {
         let mut open = self.open_tables();
         self.create(&mut open, TableName::new(table)?, options)
     }
 
-    /// A live table, made if there is none of that name. Fails where there is one of another
-    /// order, with other values or other deltas; all else stays as it was made.
+    /// Opens a live table, and creates it if there is none of that name. Fails if the table has
+    /// another order, other values or other deltas. Its other options stay as they were created.
     pub fn live_or_create(&self, table: &str, options: LiveOptions) -> Result<LiveTable, Error> {
         let name = TableName::new(table)?;
         let mut open = self.open_tables();
@@ -121,37 +121,36 @@ impl Store {
         Ok(table)
     }
 
-    /// Closes a live table, so that other processes can open it: now, or with the last handle of
-    /// it that the program still has. All live tables are closed with the last handle of the
-    /// store.
+    /// Closes a live table, so that other processes can open it: now, or when the program drops its
+    /// last handle. All live tables are closed with the last handle of the store.
     pub fn close_live(&self, table: &str) -> Result<(), Error> {
         let closed = self.open_tables().remove(&TableName::new(table)?);
         drop(closed);
         Ok(())
     }
 
-    /// Removes a table with all that it has: refused while a push to a batch table is under way,
-    /// and while a handle of a live table is left in this program or another one has it open.
+    /// Removes a table with all its data. Refused while a push to a batch table is running. For a
+    /// live table, refused while this program has a handle of it or another program has it open.
     pub fn drop_table(&self, table: &str) -> Result<(), Error> {
         self.close_live(table)?;
         Ok(self.store.drop_table(&TableName::new(table)?)?)
     }
 
-    /// Copies a live table as it is now into the store at `dir`, which is made if there is none,
-    /// while it is written to, here or by a server. On one file system its runs are linked and
-    /// take no room at first.
+    /// Copies a live table as it is now into the store at `dir`, which is created if it does not
+    /// exist. This program or a server may write to the table meanwhile. On one file system its
+    /// runs are linked and take no space at first.
     pub fn checkpoint(&self, table: &str, dir: impl AsRef<Path>) -> Result<CheckpointCopy, Error> {
         let name = TableName::new(table)?;
         let checkpoint = self.store.checkpoint(&name, &self.budget)?;
         Ok(checkpoint.copy_to(dir.as_ref(), &mut |_| ())?)
     }
 
-    /// A push to a batch table, which need not exist.
+    /// Begins a push to a batch table, which need not exist.
     pub fn push(&self, table: &str) -> PushBuilder {
         PushBuilder::new(self.store.clone(), table)
     }
 
-    /// A load: many rows into a live table, at one moment.
+    /// Begins a load of many rows into a live table, at one moment.
     pub fn load(&self, table: &str) -> LoadBuilder {
         LoadBuilder::new(self.store.clone(), table)
     }

@@ -1,4 +1,4 @@
-//! Values as programs get them.
+//! Values that a program reads.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use super::error::Error;
 use super::row::{List, Row};
 use super::shape::Shape;
 
-/// A value, as what its table holds. Values of a batch table are borrowed from its file where they
-/// lie there in one piece; [`Value::into_owned`] parts them from it.
+/// A value, with the type of its table. A value of a batch table borrows from its file if it is
+/// contiguous there; [`Value::into_owned`] copies it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Value<'v> {
-    /// Of a table of bytes; text is its UTF-8.
+    /// A value of a table of bytes; text is its UTF-8.
     Bytes(Cow<'v, [u8]>),
-    /// Of a table of whole numbers.
+    /// A value of a table of whole numbers.
     I64(i64),
-    /// Of a table of floats.
+    /// A value of a table of floats.
     F64(f64),
-    /// Of a table of rows.
+    /// A value of a table of rows.
     Row(Row<'v>),
-    /// Of a table of lists.
+    /// A value of a table of lists.
     List(List<'v>),
 }
 
 impl<'v> Value<'v> {
-    /// A stored value of a table.
+    /// Returns the value for stored bytes.
     pub(super) fn of(shape: &Arc<Shape>, stored: Cow<'v, [u8]>) -> Result<Self, Error> {
         if let Some(number) = shape.number {
             let bytes: Result<[u8; 8], _> = (&*stored).try_into();
@@ -48,7 +48,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    /// The bytes of a value of bytes.
+    /// Returns the bytes of a value of bytes.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Value::Bytes(bytes) => Some(bytes),
@@ -56,12 +56,12 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The text of a value of bytes, where they are UTF-8.
+    /// Returns the text of a value of bytes, if they are UTF-8.
     pub fn as_text(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()?).ok()
     }
 
-    /// A whole number.
+    /// Returns a whole number.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Value::I64(number) => Some(*number),
@@ -69,7 +69,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// A float.
+    /// Returns a float.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Value::F64(number) => Some(*number),
@@ -77,7 +77,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// A row.
+    /// Returns a row.
     pub fn as_row(&self) -> Option<&Row<'v>> {
         match self {
             Value::Row(row) => Some(row),
@@ -85,7 +85,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// A list.
+    /// Returns a list.
     pub fn as_list(&self) -> Option<&List<'v>> {
         match self {
             Value::List(list) => Some(list),
@@ -93,7 +93,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The bytes of a value of bytes, without a copy where they are its own.
+    /// Returns the bytes of a value of bytes, without a copy if the value owns them.
     pub fn into_bytes(self) -> Option<Vec<u8>> {
         match self {
             Value::Bytes(bytes) => Some(bytes.into_owned()),
@@ -101,12 +101,12 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The text of a value of bytes, where they are UTF-8.
+    /// Returns the text of a value of bytes, if they are UTF-8.
     pub fn into_text(self) -> Option<String> {
         String::from_utf8(self.into_bytes()?).ok()
     }
 
-    /// The value by itself, to be kept beyond its table.
+    /// Returns the value with its own data, so that it can outlive its table.
     pub fn into_owned(self) -> Value<'static> {
         match self {
             Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
@@ -121,20 +121,20 @@ impl<'v> Value<'v> {
 /// How long a key lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// The key is not there.
+    /// The key does not exist.
     Absent,
-    /// Until it is deleted or replaced.
+    /// The key lasts until it is deleted or replaced.
     Forever,
-    /// So much longer.
+    /// The key lasts for this time.
     For(Duration),
 }
 
 impl Lifetime {
-    /// Of a key that expires at a moment, `u64::MAX` being never; of none, of an absent one.
+    /// Returns the lifetime for an expiry time, where `u64::MAX` is never and `None` an absent key.
     pub(super) fn of(expires_ms: Option<u64>, now_ms: u64) -> Self {
         match expires_ms {
             None => Lifetime::Absent,
-            // One less than never is what an endless time to live comes to.
+            // One less than never is the result of an endless time to live.
             Some(expires_ms) if expires_ms >= u64::MAX - 1 => Lifetime::Forever,
             Some(expires_ms) => {
                 Lifetime::For(Duration::from_millis(expires_ms.saturating_sub(now_ms)))

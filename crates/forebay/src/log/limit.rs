@@ -1,8 +1,8 @@
-//! Limits equal lines: one in ten seconds.
+//! Limits equal log lines to one in ten seconds.
 //!
-//! The first line of a kind is written at once. Those that are equal to it are counted, and when
-//! its ten seconds are over the last of them is written, with their number. So a disk that is full
-//! for an hour takes six lines a minute for each of its troubles, and none is hidden for good.
+//! The first line of a kind is written at once. Equal lines after it are counted. When its ten
+//! seconds are over, the last of them is written with their number. A disk that is full for an hour
+//! causes six lines a minute for each of its errors, and none is hidden for good.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,9 +15,9 @@ use super::record::Record;
 
 /// The time between two equal lines.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Of so many kinds lines are counted at a time; lines of further kinds are all written.
+/// The most kinds whose lines are counted at a time. Lines of further kinds are all written.
 const MOST_KINDS: usize = 1000;
-/// Fields by which lines that are otherwise equal differ.
+/// Fields that distinguish lines that are otherwise equal.
 const NAMES: [&str; 8] = [
     "table",
     "group",
@@ -35,19 +35,19 @@ pub struct LineLimit {
     kinds: HashMap<String, LineCount>,
 }
 
-/// Lines of one kind.
+/// The lines of one kind.
 #[derive(Debug)]
 struct LineCount {
     since: Duration,
     left_out: u64,
-    /// The last of those that were left out.
+    /// The last line that was left out.
     last: Option<Record>,
 }
 
 impl LineLimit {
-    /// The record, unless an equal one was written just before.
+    /// Returns the record, unless an equal one was written shortly before.
     pub fn admit(&mut self, record: Record, now: Duration) -> Option<Record> {
-        // Moves of versions are few, and each counts.
+        // Changes of versions are few, and each counts.
         if record.level > Level::INFO || record.fields.contains_key("to") {
             return Some(record);
         }
@@ -71,7 +71,8 @@ impl LineLimit {
         }
     }
 
-    /// What was left out of kinds whose time is over: the last record of each, with the number.
+    /// Returns what was left out of kinds whose time is over: the last record of each, with the
+    /// number.
     pub fn sweep(&mut self, now: Duration) -> Vec<Record> {
         let mut repeated = Vec::new();
         self.kinds.retain(|_, counted| {
@@ -89,8 +90,8 @@ impl LineLimit {
     }
 }
 
-/// What equal lines have in common. Of warnings numbers do not count, nor words with digits, such
-/// as the names of files, but for those of [`NAMES`].
+/// Returns the kind of a record. In warnings, numbers and words with digits, such as file names, do
+/// not count, except in the fields of [`NAMES`].
 fn kind_of(record: &Record) -> String {
     let Record {
         level,
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(rest.len(), 1);
         counted += rest[0].fields["repeated"].as_u64().unwrap();
         assert_eq!(counted, 599);
-        // Once it has ended, the next one is written at once.
+        // Once it has ended, the next line is written at once.
         assert_eq!(limit.sweep(second(71)).len(), 0);
         assert!(
             limit

@@ -1,8 +1,8 @@
-//! The server's log: lines to standard error, by a thread of its own, and events for HTTP.
+//! The server's log: lines to standard error, written by a separate thread, and events for HTTP.
 //!
-//! Whoever reads the log may be slow or gone, and one bad page may be asked for thousands of times
-//! a second; neither may hold up the threads that serve. Lines that find the queue full are
-//! counted, and the count is written when there is room. Equal warnings are limited ([`limit`]).
+//! A reader of the log may be slow or gone, and one damaged page may be read thousands of times a
+//! second. Neither may delay the threads that serve. If the queue is full, lines are counted and
+//! dropped, and the count is written when there is room. Equal warnings are limited ([`limit`]).
 
 mod limit;
 mod record;
@@ -26,20 +26,20 @@ use self::limit::LineLimit;
 use self::record::Record;
 use crate::output::Output;
 
-/// Lines that may wait to be written.
+/// The most lines that wait to be written.
 const QUEUE_LINES: usize = 4096;
-/// Between two looks for lines that were left out.
+/// The time between two checks for lines that were left out.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// How lines are written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     Text,
-    /// An object a line
+    /// One JSON object per line
     Json,
 }
 
-/// Takes what the process logs.
+/// A subscriber for what the process logs.
 #[derive(Debug, Clone)]
 struct Log {
     format: LogFormat,
@@ -50,8 +50,8 @@ struct Log {
     clock: Arc<dyn Clock>,
 }
 
-/// Starts to log: what RUST_LOG picks; if it is not set, INFO of Forebay and WARN of its libraries,
-/// with --quiet ERROR alone.
+/// Starts to log. RUST_LOG selects the lines; without it, INFO of Forebay and WARN of its
+/// libraries, with --quiet only ERROR.
 pub fn to_stderr(
     output: Output,
     format: LogFormat,
@@ -80,7 +80,7 @@ pub fn to_stderr(
 }
 
 impl<S: Subscriber> Layer<S> for Log {
-    /// It never waits for who reads the log.
+    /// Never waits for the reader of the log.
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let record = Record::of(event, self.clock.unix_ms());
         let now = self.clock.monotonic();
@@ -103,7 +103,8 @@ impl Log {
         }
     }
 
-    /// Writes until the log's last user is gone. A log that cannot be written is no reason to end.
+    /// Writes until the log's last user is gone. A log that cannot be written does not end the
+    /// process.
     fn write_lines(&self, lines: &Receiver<String>) {
         let mut swept = self.clock.monotonic();
         loop {

@@ -1,4 +1,4 @@
-//! A record of the log: its parts, and how they are written.
+//! A log record, and its formats.
 
 use std::fmt::{self, Write as _};
 
@@ -10,10 +10,10 @@ use tracing::{Event, Level};
 
 use super::LogFormat;
 
-/// How long a text may be.
+/// The most bytes of a text.
 const TEXT_BYTES: usize = 16 << 10;
 
-/// What was logged.
+/// A logged event.
 #[derive(Debug, Clone)]
 pub struct Record {
     pub level: Level,
@@ -21,7 +21,7 @@ pub struct Record {
     pub target: &'static str,
     pub message: String,
     pub fields: Map<String, Value>,
-    /// The fields as a line of text has them.
+    /// The fields in the format of a text line.
     text: String,
 }
 
@@ -40,7 +40,7 @@ impl Record {
         record
     }
 
-    /// A warning of the log itself.
+    /// Creates a warning of the log itself.
     pub fn warning(message: String, unix_ms: u64) -> Self {
         Self {
             level: Level::WARN,
@@ -52,13 +52,13 @@ impl Record {
         }
     }
 
-    /// The same as the last of so many that were left out.
+    /// Returns the last of `count` equal records that were left out.
     pub fn repeated(mut self, count: u64) -> Self {
         self.put("repeated", Value::from(count), &count.to_string());
         self
     }
 
-    /// A line, with its end.
+    /// Returns the line, with its end.
     pub fn line(&self, format: LogFormat) -> String {
         let seconds = utc(self.unix_ms);
         let time = format!(

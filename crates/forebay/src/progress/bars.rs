@@ -1,5 +1,6 @@
-//! Progress on a terminal: a bar with rate and time left for the stage that runs, a line for each
-//! one that has ended.
+//! Progress on a terminal.
+//!
+//! The running stage has a bar with rate and time left. Each finished stage has a line.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -14,7 +15,7 @@ use crate::human;
 
 use super::meter::{Reading, unit_name};
 
-/// Draws on standard error.
+/// A progress display on standard error.
 #[derive(Debug)]
 pub struct Bars {
     stage: Mutex<BarStage>,
@@ -37,7 +38,7 @@ impl Bars {
     }
 }
 
-/// The look of a stage; an unknown total has a spinner instead of a bar.
+/// Returns the style of a stage. If the total is unknown it is a spinner instead of a bar.
 fn style(total: Option<u64>, unit: Unit) -> ProgressStyle {
     let name = unit_name(unit);
     let amount = match (unit, total.is_some()) {
@@ -59,7 +60,7 @@ fn style(total: Option<u64>, unit: Unit) -> ProgressStyle {
 }
 
 fn write_rate(state: &ProgressState, out: &mut dyn fmt::Write) {
-    // An error here means that the terminal's line cannot be made; there is nobody to tell.
+    // An error here means that the terminal's line cannot be made. There is no place to report it.
     _ = out.write_str(&human::count(state.per_sec() as u64));
 }
 
@@ -69,14 +70,14 @@ impl BarStage {
         let bar = bar
             .with_style(style(total, unit))
             .with_message(name.to_owned());
-        // By a thread: without one the bar moves when there is news.
+        // A thread moves the bar. Without one the bar moves only with progress.
         if check_threads().is_ok() {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
         Self { bar, unit }
     }
 
-    /// Replaces the bar of a stage that has ended by a line.
+    /// Replaces the bar of a finished stage by a line.
     fn finish(&self) {
         let name = self.bar.message();
         if !name.is_empty() {

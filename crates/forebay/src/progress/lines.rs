@@ -1,4 +1,4 @@
-//! Progress for logs and for machines: a line now and then, and one when a stage ends.
+//! Progress for logs and machines: a line at intervals, and one when a stage ends.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::meter::Reading;
 
-/// What a line looks like.
+/// The format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Text,
@@ -19,7 +19,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The time between two lines of one stage.
+    /// Returns the time between two lines of one stage.
     fn pause(self) -> Duration {
         match self {
             Form::Text => Duration::from_secs(5),
@@ -28,7 +28,7 @@ impl Form {
     }
 }
 
-/// Prints to standard error.
+/// A progress printer on standard error.
 #[derive(Debug)]
 pub struct Lines {
     form: Form,

@@ -1,4 +1,4 @@
-//! How far a stage is, how fast it goes and how long it will still take.
+//! The progress of a stage, its rate and its remaining time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::human;
 
-/// One moment of a stage.
+/// The progress of a stage at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub struct Reading {
     pub stage: String,
@@ -16,12 +16,12 @@ pub struct Reading {
     pub unit: &'static str,
     pub seconds: f64,
     pub per_second: f64,
-    /// Seconds still to go at the present rate, where the total is known.
+    /// The remaining seconds at the present rate, if the total is known.
     pub eta_seconds: Option<f64>,
 }
 
 impl Reading {
-    /// `done` of `total` units after `elapsed`.
+    /// Returns the progress with `done` of `total` units after `elapsed`.
     pub fn new(stage: &str, done: u64, total: Option<u64>, unit: Unit, elapsed: Duration) -> Self {
         let seconds = elapsed.as_secs_f64();
         let per_second = if seconds > 0.0 {
@@ -45,7 +45,7 @@ impl Reading {
         }
     }
 
-    /// `reading: 120,000 of 336,776 rows (35%), 60,000 rows/s, 3.61 s left`.
+    /// Returns `reading: 120,000 of 336,776 rows (35%), 60,000 rows/s, 3.61 s left`.
     pub fn line(&self) -> String {
         let done = match self.total {
             Some(total) if total > 0 => format!(
@@ -67,7 +67,7 @@ impl Reading {
         )
     }
 
-    /// `reading: 336,776 rows in 5.61 s, 60,031 rows/s`.
+    /// Returns `reading: 336,776 rows in 5.61 s, 60,031 rows/s`.
     pub fn summary(&self) -> String {
         let time = human::duration(Duration::from_secs_f64(self.seconds));
         format!(
@@ -90,7 +90,7 @@ impl Reading {
     }
 }
 
-/// The unit as it is written.
+/// Returns the unit as it is written.
 pub fn unit_name(unit: Unit) -> &'static str {
     match unit {
         Unit::Rows => "rows",

@@ -12,8 +12,8 @@ use forebay_load::progress::{Progress, Silent};
 
 use crate::output::Output;
 
-/// The drawing that fits the output: none when quiet, objects with `--json`, bars on a terminal,
-/// lines everywhere else.
+/// Returns the display for the output: none with --quiet, objects with `--json`, bars on a
+/// terminal, lines otherwise.
 pub fn for_output(output: Output) -> Box<dyn Progress + Send> {
     match output {
         Output { quiet: true, .. } => Box::new(Silent),

@@ -1,4 +1,4 @@
-//! Loads that are to be added by the groups that are led here.
+//! Proposes loads to the groups that replicas on this node lead.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::load_runs::ProposedLoad;
 use crate::live::{OrderedLoad, ReplicaOrder};
 use crate::reports::{LoadPosition, LoadedState};
 
-/// What was proposed is proposed again after so long, unless it was added.
+/// The time after which a load is proposed again if it was not added.
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl ReplicaCommons {
-    /// Has groups that are led here add what they are to, once its run is here. A load that is
-    /// proposed twice is added once.
+    /// Proposes the ordered loads to groups led by this node, once their runs are on the node. A
+    /// load that is proposed twice is added once.
     pub fn add_loads(&self, orders: &[ReplicaOrder]) {
         let now = self.clock.monotonic();
         for order in orders.iter().filter(|order| !order.is_new) {
@@ -57,7 +57,7 @@ impl ReplicaCommons {
         !is_known
     }
 
-    /// Whether a partition here has a load, also after a crash.
+    /// Returns whether a local partition has a load, and keeps it after a crash.
     fn has_load(&self, order: &ReplicaOrder, load: u64) -> bool {
         let tables = self.tables.load();
         let applied = tables
@@ -66,8 +66,8 @@ impl ReplicaCommons {
         applied.is_some_and(|applied| applied.loaded >= load)
     }
 
-    /// How far the load of a replica is that is under way.
-    pub fn load_said(&self, group: GroupId) -> Option<LoadPosition> {
+    /// Returns the progress of a replica in the current load.
+    pub fn load_position(&self, group: GroupId) -> Option<LoadPosition> {
         let ordered = self.ordered_loads.lock().get(&group).cloned();
         let order = ordered?;
         let load = order.load.as_ref()?.number;
@@ -81,14 +81,14 @@ impl ReplicaCommons {
         Some(LoadPosition { load, state })
     }
 
-    /// Whether the partition of a replica cannot go on without the run of a load.
+    /// Returns whether the partition of a replica cannot continue without the run of a load.
     pub fn has_missed(&self, group: GroupId) -> bool {
         let orders = self.ordered_loads.lock();
         let order = orders.get(&group);
         order.is_some_and(|order| self.loads.has_missed(&order.table, order.partition))
     }
 
-    /// Lets replicas ail that have missed a load: others are to lead, which have it.
+    /// Marks replicas that missed a load as unhealthy, so that replicas with the load lead.
     pub fn notice_missed(&self) {
         let groups: Vec<GroupId> = self.ordered_loads.lock().keys().copied().collect();
         for group in groups.into_iter().filter(|group| self.has_missed(*group)) {
@@ -97,7 +97,7 @@ impl ReplicaCommons {
         }
     }
 
-    /// Takes note of what is ordered of loads.
+    /// Records the ordered loads.
     pub fn order_loads(&self, orders: &[ReplicaOrder]) {
         self.loads.order(orders);
         let is_loaded = |order: &&ReplicaOrder| order.load.is_some() || order.last_load.number > 0;
@@ -111,7 +111,7 @@ impl ReplicaCommons {
         self.loads_ordered.wake();
     }
 
-    /// Removes runs of loads that nobody asks for any more.
+    /// Removes runs of loads that are no longer needed.
     pub fn tidy_loads(&self) {
         for table in self.tables.load().values() {
             self.loads.tidy(table);

@@ -1,16 +1,16 @@
-//! Checkpoints of live tables that others make through the nodes: what each node leads of the
-//! table, all of one moment.
+//! Checkpoints of live tables: the parts that each node leads, all from one moment.
 //!
-//! 1. Each node writes what is in memory of the partitions that it leads to runs (`flush`), so that
+//! 1. Each node flushes the memtables of the partitions that it leads (`flush`), so that
 //!    the next steps have little to write.
-//! 2. Each node holds the writes to these partitions (`hold`). Once all nodes do, the moment is
-//!    there.
-//! 3. Each node looks whether it has led all of them since, keeps their runs, and lets writes go on
-//!    (`take`).
-//! 4. Whoever asked reads the files, and ends the checkpoint; left alone, it ends by itself.
+//! 2. Each node blocks the writes to these partitions (`hold`). The moment is reached when
+//!    all nodes do.
+//! 3. Each node checks whether it has led all of them since, keeps their runs, and unblocks
+//!    the writes (`take`).
+//! 4. The client reads the files, and ends the checkpoint. Without a client, it ends after a
+//!    timeout.
 //!
-//! Whether the parts of all nodes are the whole table is for the asker to see: a partition may have
-//! moved or changed its leader meanwhile.
+//! The client has to check whether the parts of all nodes make up the whole table. A partition may
+//! have moved or changed its leader meanwhile.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -24,11 +24,11 @@ use super::LocalReplicas;
 use super::checkpoints::{CheckpointState, Checkpoints, HeldGroup, PartError};
 use super::commons::ReplicaCommons;
 
-/// The longest time for which writes are held.
+/// The maximum time for which writes are blocked.
 const HELD: Duration = Duration::from_secs(3);
 
 impl LocalReplicas {
-    /// Writes what is in memory of the partitions that are led here to runs.
+    /// Flushes the memtables of the partitions that this node leads.
     pub fn flush_led(&self, table: &TableName) -> Result<(), PartError> {
         let open = self.open_table(table)?;
         let led = self.commons.led_here(table);
@@ -37,7 +37,7 @@ impl LocalReplicas {
         Ok(())
     }
 
-    /// Holds the writes to the partitions that are led here, for at most some seconds.
+    /// Blocks the writes to the partitions that this node leads, for at most some seconds.
     pub fn hold_led(&self, table: &TableName, id: &str) -> Result<(), PartError> {
         self.open_table(table)?;
         let (host, now) = (&self.commons.host, self.clock.monotonic());
@@ -57,8 +57,8 @@ impl LocalReplicas {
         put.inspect_err(|_| self.release(&held))
     }
 
-    /// Keeps the runs of the held partitions, and lets writes go on. Gives what they consist of:
-    /// see [`PartCheckpoint::to_bytes`].
+    /// Keeps the runs of the held partitions, and unblocks the writes. Returns the content: see
+    /// [`PartCheckpoint::to_bytes`].
     pub fn take_held(&self, table: &TableName, id: &str) -> Result<Vec<u8>, PartError> {
         let held = self.checkpoints().held(table, id)?;
         let taken = self.take(table, &held);
@@ -88,8 +88,8 @@ impl LocalReplicas {
         }
     }
 
-    /// Whether this node has led the group ever since its writes were held: it leads it in the same
-    /// term, and a majority says so now.
+    /// Returns whether this node has led the group ever since its writes were blocked. It must lead
+    /// in the same term, and a majority must confirm that now.
     fn leads_still(&self, held: HeldGroup) -> bool {
         let host = &self.commons.host;
         let (done, answer) = sync_channel(1);
@@ -106,7 +106,7 @@ impl LocalReplicas {
         facts.is_some_and(|facts| facts.term == held.term && facts.leader == Some(facts.me))
     }
 
-    /// A part of a file of a checkpoint, and the length of the whole file.
+    /// Reads a part of a file of a checkpoint. Also returns the length of the whole file.
     pub fn read_taken(
         &self,
         (table, id): (&TableName, &str),
@@ -126,13 +126,13 @@ impl LocalReplicas {
         Ok((buffer, len_bytes))
     }
 
-    /// Keeps a checkpoint for as long as if it had been read now.
+    /// Restarts the timeout of a checkpoint, as a read does.
     pub fn touch_checkpoint(&self, table: &TableName, id: &str) -> Result<(), PartError> {
         let now = self.clock.monotonic();
         self.checkpoints().taken((table, id), now).map(drop)
     }
 
-    /// Ends a checkpoint; writes that are held for it go on.
+    /// Ends a checkpoint, and unblocks writes that are blocked for it.
     pub fn end_checkpoint(&self, table: &TableName, id: &str) {
         if let Ok(held) = self.checkpoints().held(table, id) {
             self.release(&held);
@@ -156,7 +156,7 @@ impl LocalReplicas {
 }
 
 impl ReplicaCommons {
-    /// The groups of a table that are led here, each with its partition.
+    /// Returns the groups of a table that this node leads, with their partitions.
     fn led_here(&self, table: &TableName) -> Vec<(GroupId, PartitionId)> {
         let running = self.running.lock();
         let of_table = running

@@ -11,19 +11,20 @@ use forebay_replica::GroupId;
 use parking_lot::Mutex;
 use thiserror::Error;
 
-/// A checkpoint of which nobody reads for so long goes.
+/// The time without reads after which a checkpoint ends.
 const UNREAD: Duration = Duration::from_secs(120);
-/// The most that are kept at once: the files of each stay.
+/// The maximum number of checkpoints at once: each keeps its files on the disk.
 const MOST: usize = 16;
 
-/// Why a step was not done. Writes are not held then.
+/// Why a step failed. Writes are not blocked then.
 #[derive(Debug, Error)]
 pub enum PartError {
     #[error("no replica of live table {0} is here")]
     NoTable(TableName),
     #[error("there is no checkpoint of that id here (any more): begin again")]
     NoCheckpoint,
-    /// Begin again: another leader took over, a partition moved, or it took too long.
+    /// The client has to start over: another leader took over, a partition moved, or it took too
+    /// long.
     #[error("the checkpoint was overtaken: {0}; begin again")]
     Overtaken(String),
     #[error("{MOST} checkpoints are kept here: end one, or wait some minutes")]
@@ -42,10 +43,10 @@ pub struct Checkpoints {
     all: Mutex<BTreeMap<String, NodeCheckpoint>>,
 }
 
-/// One of them, by the id that its asker drew.
+/// A checkpoint, with an id that the client chose.
 #[derive(Debug)]
 struct NodeCheckpoint {
-    /// Whoever has no right to this table does not reach the checkpoint.
+    /// Clients without access to this table cannot reach the checkpoint.
     table: TableName,
     groups: Vec<GroupId>,
     state: CheckpointState,
@@ -58,7 +59,7 @@ pub enum CheckpointState {
     Taken(Arc<PartCheckpoint>),
 }
 
-/// A group whose writes are held here.
+/// A group whose writes are blocked on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldGroup {
     pub group: GroupId,
@@ -122,17 +123,17 @@ impl Checkpoints {
         let is_its = all.get(id).is_some_and(|found| found.table == *table);
         let ended = is_its.then(|| all.remove(id));
         drop(all);
-        // Without the lock: files may go with it.
+        // Drop it without the lock: this may delete files.
         drop(ended);
     }
 
-    /// Ends those that nobody reads.
+    /// Ends checkpoints that were not read for too long.
     pub fn tidy(&self, now: Duration) {
         self.end_where(|checkpoint| now.saturating_sub(checkpoint.touched) >= UNREAD);
     }
 
-    /// Ends those that are still to be taken of a group which is to end here. One that was taken
-    /// has its files.
+    /// Ends checkpoints that hold a group which ends on this node. A checkpoint already taken has
+    /// its files.
     pub fn end_held(&self, group: GroupId) {
         self.end_where(|checkpoint| {
             let is_held = matches!(checkpoint.state, CheckpointState::Held(_));
@@ -140,7 +141,7 @@ impl Checkpoints {
         });
     }
 
-    /// Ends all of a table that is to go.
+    /// Ends all checkpoints of a table that is being removed.
     pub fn end_of_table(&self, table: &TableName) {
         self.end_where(|checkpoint| checkpoint.table == *table);
     }
@@ -151,7 +152,7 @@ impl Checkpoints {
         let (past, kept): (BTreeMap<_, _>, _) = split.partition(|(_, one)| is_past(one));
         *all = kept;
         drop(all);
-        // Without the lock: files may go with them.
+        // Drop them without the lock: this may delete files.
         drop(past);
     }
 }

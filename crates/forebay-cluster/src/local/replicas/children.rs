@@ -1,12 +1,12 @@
-//! Replicas of the children of partitions that are split.
+//! Creates replicas of the children of partitions that are split.
 
 use std::sync::Arc;
 
 use forebay_host::{ChildReplica, ChildReplicas, EngineLog, StateError, WriteError};
 
-use super::note::{SavedChild, SavedPeer, SavedPeers};
+use super::peers_file::{SavedChild, SavedPeer, SavedPeers};
 
-/// Keeps those of a table.
+/// The log and the note in which the children of one table are recorded.
 #[derive(Debug)]
 pub struct TableChildren {
     pub log: Arc<EngineLog>,

@@ -1,4 +1,4 @@
-//! What the threads of a node's replicas share.
+//! State that the threads of a node's replicas share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use super::checkpoints::Checkpoints;
 use super::load_runs::{LoadRuns, ProposedLoad};
 use super::roster::SharedRoster;
 use super::settling::SettlingReplicas;
-use super::sizes::SizeCache;
+use super::size_cache::SizeCache;
 use super::source::CopySource;
 use super::staged_files::StagedFiles;
 use super::waker::Waker;
@@ -26,13 +26,13 @@ use crate::live::ReplicaOrder;
 use crate::local::traffic::TrafficSeen;
 use crate::reports::ReplicaProblem;
 
-/// A replica by its group and its peer.
+/// A replica, by its group and its peer.
 pub type ReplicaPlace = (GroupId, PeerId);
 
-/// How an ordered replica is kept here.
+/// The state of an ordered replica on this node.
 #[derive(Debug, Clone)]
 pub enum ReplicaStanding {
-    /// It is there, and does not run yet.
+    /// It exists, and does not run yet.
     Made {
         term: u64,
     },
@@ -47,13 +47,13 @@ pub struct RunningReplica {
     pub table: TableName,
     pub partition: PartitionId,
     pub state: Arc<PartitionState>,
-    /// Where it lies by the catalog.
+    /// The bounds of its partition by the catalog.
     pub bounds: Arc<Mutex<Bounds>>,
-    /// What is still brought for it is not wanted any more.
+    /// Set when the replica ends: running fetches for it stop.
     pub is_over: Arc<AtomicBool>,
 }
 
-/// A partition that is made ready to be split.
+/// A partition that is prepared for a split.
 #[derive(Debug)]
 pub struct PreparedSplit {
     /// See [`LiveTable::prepare_split`].
@@ -61,7 +61,7 @@ pub struct PreparedSplit {
     pub begun: Duration,
 }
 
-/// See the module's text.
+/// The replicas of a node, and the parts that its threads share.
 #[derive(Debug)]
 pub struct ReplicaCommons {
     pub host: ReplicaHost,
@@ -74,20 +74,20 @@ pub struct ReplicaCommons {
     pub throttle: Arc<PullThrottle>,
     pub loads: Arc<LoadRuns>,
     pub staged: Arc<dyn StagedFiles>,
-    /// Orders of partitions that are to get a load, or of whose tables others have ended.
+    /// Orders of partitions that have to add a load, or in whose tables other loads have ended.
     pub ordered_loads: Mutex<BTreeMap<GroupId, ReplicaOrder>>,
     pub proposed: Mutex<BTreeMap<GroupId, ProposedLoad>>,
-    /// By the group of the split's first child.
+    /// Prepared splits, by the group of the first child.
     pub prepared: Mutex<BTreeMap<GroupId, PreparedSplit>>,
-    /// The node is being stopped: others are to lead its groups.
+    /// The node is stopping and hands its groups over to other leaders.
     pub hands_over: AtomicBool,
-    /// Wakes who brings runs of loads.
+    /// Wakes the thread that fetches runs of loads.
     pub loads_ordered: Waker,
     pub settling: SettlingReplicas,
     pub sizes: SizeCache,
     pub traffic: TrafficSeen<GroupId>,
     pub clock: Arc<dyn Clock>,
-    /// What keeps tables from being as they are to be.
+    /// Why tables are not in their ordered state.
     pub troubles: Mutex<BTreeMap<TableName, String>>,
 }
 
@@ -124,7 +124,7 @@ impl ReplicaCommons {
         }
     }
 
-    /// Ends a replica: nothing of it reads, writes or is copied any more.
+    /// Ends a replica: its reads, writes and copies stop.
     pub fn end(&self, group: GroupId) {
         let running = self.running.lock().remove(&group);
         if let Some(running) = &running {
@@ -139,7 +139,7 @@ impl ReplicaCommons {
         self.sizes.forget(group);
     }
 
-    /// Lets replicas ail in whose runs damage was met, by whomever.
+    /// Marks replicas as unhealthy whose runs have known damage.
     pub fn notice_damage(&self) {
         for (name, table) in self.tables.load().iter() {
             for (partition, problem) in table.damaged() {
@@ -158,7 +158,7 @@ impl ReplicaCommons {
         all.find_map(|(group, replica)| is_it(replica).then_some(*group))
     }
 
-    /// The log of a group that runs here.
+    /// Returns the log of a group that runs on this node.
     pub fn log(&self, group: GroupId) -> Option<Arc<EngineLog>> {
         let standings = self.standings.lock();
         let of_group = standings.range((group, PeerId(0))..=(group, PeerId(u64::MAX)));

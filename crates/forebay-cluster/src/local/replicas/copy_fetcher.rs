@@ -1,4 +1,4 @@
-//! Bringing a copy of a partition from another node, part by part.
+//! Fetches copies of partitions from other nodes, part by part.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,39 +22,39 @@ use crate::ids::HostPort;
 use crate::link::Peers;
 use crate::wire::{from_bytes, to_bytes};
 
-/// What is in memory there is written to runs first.
+/// The timeout to begin a copy: the other node flushes its memtable first.
 const BEGIN: Duration = Duration::from_secs(60);
-/// For one part, which waits there for others where serving suffers.
+/// The timeout for one part. The other node delays it if serving suffers.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// With what copies are brought.
+/// The parts that copy fetchers share.
 #[derive(Debug, Clone)]
 pub struct CopyFetcherParts {
     pub peers: Arc<dyn Peers>,
     pub roster: Arc<SharedRoster>,
     pub disk: Arc<dyn Disk>,
-    /// How fast copies come, together with what else is brought to the node.
+    /// Limits the rate of copies, together with all other fetches of the node.
     pub throttle: Arc<PullThrottle>,
 }
 
-/// Brings copies for one replica.
+/// A fetcher of copies for one replica.
 #[derive(Debug)]
 pub struct PeerCopyFetcher {
     pub parts: CopyFetcherParts,
     pub table: LiveTable,
     pub partition: PartitionId,
-    /// Where it lies by the catalog.
+    /// The bounds of its partition by the catalog.
     pub bounds: Arc<Mutex<Bounds>>,
     /// The replica has ended.
     pub is_over: Arc<AtomicBool>,
 }
 
-/// A copy that is being brought.
+/// A copy in progress.
 struct CopyFetch<'a> {
     by: &'a PeerCopyFetcher,
     runtime: Runtime,
     peer: HostPort,
-    /// Runs of here in place of those of there.
+    /// Local runs that replace those of the source.
     runs: Vec<NewRun>,
 }
 
@@ -101,7 +101,7 @@ impl PeerCopyFetcher {
             fetching.fetch_copy(&offer)
         };
         let end = CopyQuestion::End { copy: offer.copy };
-        // Who is not told gives it up by itself.
+        // Without the message the other node ends the copy after a timeout.
         let _ = fetching.ask(&end, ANSWER);
         if fetched.is_err() {
             let ids = fetching.runs.iter().map(|run| &run.id);
@@ -126,7 +126,8 @@ impl CopyFetch<'_> {
             )
         })?;
         let by = self.by;
-        // It may have been cut since. One that is still to be cut would bring what others have.
+        // The partition may have been split since. A copy from before the split would include keys
+        // of other partitions.
         let fits = by.bounds.lock().covers(&content.range.bounds);
         if content.range.id != by.partition || !fits {
             return Err(io::Error::other("the copy is of another partition"));
@@ -145,11 +146,11 @@ impl CopyFetch<'_> {
         Ok(content)
     }
 
-    /// Reads all that came back. Who gave what is damaged is told, and finds out where it was.
+    /// Reads the whole copy back. If it is damaged, notifies the source, which checks its own run.
     fn check(&self, copy: u64) -> io::Result<()> {
         for (run, new) in self.runs.iter().enumerate() {
             if let Err(error) = self.by.table.check_run(&new.id) {
-                // The answer changes nothing here: another copy is asked for.
+                // The answer does not matter: the fetcher asks for another copy.
                 let _ = self.ask(&CopyQuestion::Doubt { copy, run }, BEGIN);
                 return Err(io::Error::other(error));
             }

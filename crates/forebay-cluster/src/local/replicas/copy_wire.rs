@@ -1,5 +1,6 @@
-//! What replicas say to each other of copies. Answers to reads are bytes behind their checksum, all
-//! else is JSON.
+//! Messages between replicas about copies.
+//!
+//! Answers to reads are bytes preceded by their checksum; all else is JSON.
 
 use std::io;
 
@@ -10,34 +11,34 @@ use forebay_replica::{GroupId, PeerId};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The most that may be asked for at once;
+/// The maximum number of bytes that a request may ask for.
 pub const MOST_PART_BYTES: u64 = 1 << 20;
-/// and what is: little enough that commands do not wait for it long.
+/// The number of bytes that requests ask for: so few that commands do not wait for it long.
 pub const PART_BYTES: u64 = 256 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CopyQuestion {
-    /// For a copy of a peer's partition, at this entry of its log or a later one.
+    /// Asks for a copy of a peer's partition, at this entry of its log or a later one.
     Begin {
         group: GroupId,
         from: PeerId,
         at_least: u64,
     },
-    /// For a part of a file, counted as in the offer.
+    /// Asks for a part of a file, counted as in the offer.
     Read {
         copy: u64,
         file: usize,
         offset: u64,
         bytes: u64,
     },
-    /// What came of a run cannot be read: it is to be looked at where it came from.
+    /// Reports that the fetched copy of a run cannot be read: the source has to check the run.
     Doubt { copy: u64, run: usize },
-    /// It is not needed any more.
+    /// Ends a copy that is no longer needed.
     End { copy: u64 },
 }
 
-/// What a copy consists of.
+/// The contents of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CopyOffer {
@@ -47,7 +48,7 @@ pub struct CopyOffer {
     epoch: u64,
     applied: Option<AppliedPlace>,
     runs: Vec<OfferedRun>,
-    /// The runs' files, in the order of the runs.
+    /// The files of the runs, in the order of the runs.
     pub files: Vec<OfferedFile>,
 }
 
@@ -63,7 +64,7 @@ struct OfferedRun {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfferedFile {
-    /// Which of the runs it is of.
+    /// The index of the run of the file.
     pub run: usize,
     pub is_of_long_values: bool,
     pub len_bytes: u64,
@@ -88,7 +89,7 @@ impl CopyOffer {
         }
     }
 
-    /// The content as it is there, if the files are those of its runs.
+    /// Returns the content at the source, if the files are those of its runs.
     pub fn content(&self) -> Option<PartitionContent> {
         let first = |run: usize| OfferedFile {
             run,
@@ -99,7 +100,7 @@ impl CopyOffer {
             len_bytes: 0,
             ..*file
         });
-        // Each run has one file, and may have one of long values behind it.
+        // Each run has one file, which a file of long values may follow.
         let mut next = named.next();
         for run in 0..self.runs.len() {
             if next != Some(first(run)) {
@@ -128,7 +129,7 @@ impl CopyOffer {
     }
 }
 
-/// A part of a file behind its XXH3.
+/// Returns a part of a file preceded by its XXH3.
 pub fn summed(part: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(8 + part.len());
     out.put_u64_le(xxh3_64(part));
@@ -136,7 +137,7 @@ pub fn summed(part: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// The part of that many bytes.
+/// Returns the part, which must have this number of bytes.
 pub fn part_of(mut answer: Bytes, bytes: u64) -> io::Result<Bytes> {
     let wrong = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
     if answer.len() as u64 != bytes + 8 {

@@ -1,5 +1,6 @@
-//! The thread that brings the runs of loads from the cluster's store, one after the other, and
-//! reads them back.
+//! The thread that fetches the runs of loads from the cluster's store and reads them back.
+//!
+//! It fetches one run at a time.
 
 use std::io;
 use std::path::Path;
@@ -19,31 +20,31 @@ use super::commons::ReplicaCommons;
 use super::load_runs::{FetchFailure, MissingRun};
 use crate::version::SPARE_BYTES;
 
-/// Between two looks for what did not come before.
+/// The time between two checks for runs that could not be fetched before.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a run that turns out damaged is brought.
+/// The number of times that a damaged run is fetched.
 const TRIES: usize = 3;
 
 #[derive(Debug, PartialEq, Eq)]
 enum FetcherEvent {
-    /// Something may have been ordered.
+    /// There may be new orders.
     Look,
     Stop,
 }
 
-/// The thread's end of which others have hold.
+/// A handle to the thread.
 #[derive(Debug)]
 pub struct LoadFetcher {
     news: Mutex<InboxSender<FetcherEvent>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct LoadFetches {
     commons: Arc<ReplicaCommons>,
     clock: Arc<dyn Clock>,
     disk: Arc<dyn Disk>,
-    /// Told when a run came, or did not.
+    /// Called when a fetch succeeds or fails.
     news: Box<dyn Fn() + Send>,
     /// The document that was read last, with its checksum.
     staged: Option<(u64, Arc<StagedLoad>)>,
@@ -76,9 +77,10 @@ impl LoadFetcher {
         })
     }
 
-    /// Returns when it brings nothing any more. What it brings is given up first, by the shelf.
+    /// Stops the thread and waits until it has ended. The caller first cancels its fetches through
+    /// `LoadRuns`.
     pub fn stop(&self) {
-        // A thread that has ended hears nothing.
+        // A thread that has ended receives nothing.
         self.news.lock().send(FetcherEvent::Stop);
         let thread = self.thread.lock().take();
         let this_thread = std::thread::current().id();
@@ -128,7 +130,7 @@ impl LoadFetches {
         (self.news)();
     }
 
-    /// Whether the partition here has the load already: it came with a copy.
+    /// Returns whether the local partition already has the load: a copy may have contained it.
     fn has_it(&self, of: &MissingRun) -> bool {
         let table = self.commons.tables.load().get(&of.table).cloned();
         let applied = table.and_then(|table| table.applied(of.partition).ok());
@@ -227,7 +229,7 @@ impl LoadFetches {
         )))
     }
 
-    /// Reads all of it.
+    /// Reads the whole run.
     fn verify(&self, of: &MissingRun, run: &StagedRun, new: &NewRun) -> Result<(), String> {
         let order = self.commons.tables.load();
         let order = order.get(&of.table).map(|table| table.options().order);

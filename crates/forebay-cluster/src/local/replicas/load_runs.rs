@@ -1,7 +1,7 @@
-//! The runs of loads that are here, or are being brought, until their entries are applied.
+//! The runs of loads on this node, or being fetched, until their entries are applied.
 //!
-//! They lie among the table's runs, and nobody but this knows of them: a restart removes them, and
-//! they are brought again.
+//! The files are among the table's runs, but the table does not know them. A restart removes them,
+//! and the node fetches them again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::live::{OrderedLoad, ReplicaOrder};
 use crate::model::EndedLoad;
 use crate::reports::LoadedState;
 
-/// Between two tries to bring a run.
+/// The time between two tries to fetch a run.
 const RETRY: Duration = Duration::from_secs(2);
 
 type LoadPlace = (TableName, PartitionId);
 
-/// See the module's text.
+/// The fetched and pending runs of loads, by partition.
 #[derive(Debug, Default)]
 pub struct LoadRuns {
     parts: Mutex<BTreeMap<LoadPlace, PartitionLoads>>,
@@ -32,30 +32,30 @@ pub struct LoadRuns {
 /// The loads of a partition.
 #[derive(Debug, Default)]
 struct PartitionLoads {
-    /// The one that is under way.
+    /// The load in progress.
     ordered: Option<OrderedLoad>,
     last: EndedLoad,
-    /// An entry waits for the run of this load, which has ended: nobody has the run any more but
-    /// the replicas that added it.
+    /// An entry waits for the run of this load, which has ended. Only the replicas that added the
+    /// run still have it.
     missed: Option<u64>,
-    /// By the numbers of their loads.
+    /// Runs by the numbers of their loads.
     runs: BTreeMap<u64, LoadRun>,
 }
 
 #[derive(Debug, Default)]
 struct LoadRun {
     state: LoadRunState,
-    /// It is not wanted any more.
+    /// Set when the run is no longer wanted.
     is_over: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
 enum LoadRunState {
     Missing {
-        /// Where it comes to, and its files, once that is known.
+        /// Its local run and files, once known.
         begun: Option<(NewRun, Vec<VersionFile>)>,
         not_before: Duration,
-        /// Why it did not come, and will not.
+        /// Why the run was not fetched, and will not be.
         problem: Option<String>,
     },
     Here(NewRun),
@@ -71,18 +71,18 @@ impl Default for LoadRunState {
     }
 }
 
-/// A run that is to be brought.
+/// A run that has to be fetched.
 #[derive(Debug, Clone)]
 pub struct MissingRun {
     pub table: TableName,
     pub partition: PartitionId,
     pub load: OrderedLoad,
-    /// Where an earlier try had it come to.
+    /// The local run that an earlier try began.
     pub begun: Option<NewRun>,
     pub is_over: Arc<AtomicBool>,
 }
 
-/// What was proposed here last to a group.
+/// The last proposal of this node to a group.
 #[derive(Debug, Clone, Copy)]
 pub struct ProposedLoad {
     pub load: u64,
@@ -90,19 +90,20 @@ pub struct ProposedLoad {
     pub at: Duration,
 }
 
-/// Why a run was not brought.
+/// Why a run was not fetched.
 #[derive(Debug, Error)]
 pub enum FetchFailure {
-    /// It is tried again.
+    /// The fetcher tries again.
     #[error("{0}")]
     Passes(String),
-    /// It is tried again, too, but nothing shows that it will succeed: the load had better end.
+    /// The fetcher tries again, too, but nothing suggests that it will succeed: the load should
+    /// end.
     #[error("{0}")]
     Lasts(String),
 }
 
 impl LoadRuns {
-    /// Takes other orders in place of those before.
+    /// Replaces all earlier orders.
     pub fn order(&self, orders: &[ReplicaOrder]) {
         let mut parts = self.parts.lock();
         let mut before = std::mem::take(&mut *parts);
@@ -123,7 +124,7 @@ impl LoadRuns {
         }
     }
 
-    /// A run that is to be brought now.
+    /// Returns a run to fetch now.
     pub fn next(&self, now: Duration) -> Option<MissingRun> {
         let parts = self.parts.lock();
         let mut parts = parts.iter();
@@ -145,7 +146,7 @@ impl LoadRuns {
         })
     }
 
-    /// A run comes to there.
+    /// Records the local run that a fetch writes.
     pub fn begins(&self, of: &MissingRun, new: &NewRun, files: &[VersionFile]) {
         self.change(of, |state| {
             if let LoadRunState::Missing { begun, .. } = state {
@@ -154,7 +155,7 @@ impl LoadRuns {
         });
     }
 
-    /// A run is here, and was read back. Returns whether somebody wants it.
+    /// Records that a run was fetched and read back. Returns whether it is still wanted.
     pub fn came(&self, of: &MissingRun, new: NewRun) -> bool {
         self.change(of, |state| {
             debug_assert!(
@@ -191,19 +192,20 @@ impl LoadRuns {
         run.map(|run| change(&mut run.state)).is_some()
     }
 
-    /// Whether the run of the load under way is here.
+    /// Returns whether the run of the load in progress is on this node.
     pub fn is_here(&self, table: &TableName, partition: PartitionId, load: u64) -> bool {
         self.find(table, partition, load).is_some()
     }
 
-    /// Whether the partition has missed a load, and cannot go on.
+    /// Returns whether the partition has missed a load, and cannot continue.
     pub fn has_missed(&self, table: &TableName, partition: PartitionId) -> bool {
         let parts = self.parts.lock();
         let loads = parts.get(&(table.clone(), partition));
         loads.is_some_and(|loads| loads.missed.is_some())
     }
 
-    /// How far the load under way is that is not added yet; `came` counts what came of files.
+    /// Returns the progress of a load that is not added yet; `came` counts the fetched bytes of
+    /// files.
     pub fn state(
         &self,
         table: &TableName,
@@ -226,7 +228,7 @@ impl LoadRuns {
         Some(LoadedState::Coming(came(&files)))
     }
 
-    /// The files of a table here are gone, or will be.
+    /// Forgets a table whose local files are removed, or will be.
     pub fn forget(&self, table: &TableName) {
         let mut parts = self.parts.lock();
         for ((_, _), loads) in parts.iter_mut().filter(|((name, _), _)| name == table) {
@@ -237,8 +239,8 @@ impl LoadRuns {
         }
     }
 
-    /// Removes runs that nobody will ask for: of a load that the partition has, or that was given
-    /// up.
+    /// Removes runs that are no longer needed: of a load that the partition has, or that was
+    /// cancelled.
     pub fn tidy(&self, table: &LiveTable) {
         let mut parts = self.parts.lock();
         for ((_, partition), loads) in parts

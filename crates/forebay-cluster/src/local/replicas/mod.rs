@@ -1,43 +1,42 @@
-//! The replicas of live tables on a node: tables and logs in its cache, and the host that runs
-//! them.
+//! The replicas of live tables on a node: their tables and logs, and the host that runs them.
 //!
-//! One thread carries out what the catalog orders, tries again what failed, and has the groups that
-//! are led here become what they are to be: whenever one of them stands otherwise, and about each
-//! second.
+//! Tables and logs are in the node's cache. One thread carries out the orders of the catalog,
+//! retries failed ones, and moves the groups that this node leads towards their desired members. It
+//! runs whenever the state of a replica changes, and about once a second.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `keeping` | orders: which tables are here, and what becomes of those that were |
-//! | `peers` | single replicas: made, run, removed |
-//! | `opening`, `note` | a table with its log, and which peers its partitions are |
-//! | `children` | replicas that come of partitions which are split |
-//! | `steering`, `reporting`, `sizes` | what leaders do; what the cluster is told |
-//! | `settling` | whether all is there, for who restarts nodes |
-//! | `checkpoints`, `checkpoint_steps` | what is led here of a table at one moment, for a backup |
-//! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
-//! | `load_fetcher`, `load_runs`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
-//! | `pace` | how fast others are sent the log |
-//! | `roster`, `commons` | where peers are; what the threads share |
-//! | `worker`, `waker` | the thread, and what wakes it |
+//! | `keeping` | orders: which tables this node has, and the end of the others |
+//! | `peers` | single replicas: creates, runs and removes them |
+//! | `opening`, `note` | a table with its log, and the peers of its partitions |
+//! | `children` | replicas that result from splits |
+//! | `steering`, `reporting`, `sizes` | actions of leaders; reports to the cluster |
+//! | `settling` | whether all replicas are ready, for rolling restarts |
+//! | `checkpoints`, `checkpoint_steps` | the led parts of a table at one moment, for a backup |
+//! | `copy_fetcher`, `source`, `copy_wire` | copies of partitions: fetches and serves them |
+//! | `load_fetcher`, `load_runs`, `staged_files`, `adding` | loads and their runs |
+//! | `pace` | the rate at which the log is sent to other nodes |
+//! | `roster`, `commons` | addresses of peers; state that the threads share |
+//! | `worker`, `waker` | the thread, and its wake-up |
 
 mod adding;
+mod carry_out_orders;
 mod checkpoint_steps;
 mod checkpoints;
 mod children;
 mod commons;
 mod copy_fetcher;
 mod copy_wire;
-mod keeping;
 mod load_fetcher;
 mod load_runs;
-mod note;
 mod opening;
 mod pace;
 mod peers;
+mod peers_file;
 mod reporting;
 mod roster;
 mod settling;
-mod sizes;
+mod size_cache;
 mod source;
 mod staged_files;
 mod steering;
@@ -68,11 +67,11 @@ use crate::link::{DeferredAnswer, Peers};
 use crate::live::ReplicaOrders;
 use crate::reports::GroupReport;
 use crate::wire::from_bytes;
+use carry_out_orders::ReplicaKeeper;
 pub use checkpoints::PartError;
 use commons::ReplicaCommons;
 use copy_fetcher::CopyFetcherParts;
 use copy_wire::CopyQuestion;
-use keeping::ReplicaKeeper;
 use load_fetcher::LoadFetcher;
 use opening::TableOpener;
 use pace::TailPace;
@@ -83,42 +82,45 @@ pub use staged_files::StagedFiles;
 use waker::Waker;
 use worker::ReplicaWorker;
 
-/// Live tables that are open here, by name.
+/// The live tables that are open on this node, by name.
 pub type OpenLiveTables = ArcSwap<BTreeMap<TableName, LiveTable>>;
 
-/// What the replicas of a node are made of.
+/// The parts from which a node's replicas are built.
 #[derive(Debug)]
 pub struct ReplicaParts {
-    /// The node's cache: the live tables in it are those of which replicas are here. Files, clock
-    /// and randomness are its.
+    /// The node's cache. Its live tables are those of which the node has replicas. It also provides
+    /// files, clock and randomness.
     pub cache: Store,
     pub commands: Arc<dyn Commands>,
     pub peers: Arc<dyn Peers>,
-    /// For what is written to all live tables, until it is in runs.
+    /// The memory for writes to all live tables that are not in runs yet.
     pub memory_bytes: usize,
     /// See [`boot_id`].
     pub boot_id: u128,
-    /// Threads that apply.
+    /// The number of threads that apply entries.
     pub appliers: usize,
-    /// Of each table's log, what is kept for peers that are behind, beyond what restarts need.
+    /// The number of bytes of each table's log to keep for lagging peers, beyond the needs of
+    /// restarts.
     pub log_retention_bytes: u64,
-    /// How fast copies come and logs go: that of all that is brought to the node.
+    /// Limits the rate of copies and logs, together with all other fetches of the node.
     pub throttle: Arc<PullThrottle>,
-    /// Where runs of loads come from.
+    /// The source of runs of loads.
     pub staged: Arc<dyn StagedFiles>,
 }
 
-/// The node that the replicas are of.
+/// The node that owns the replicas.
 pub trait ReplicaWatch: Debug + Send + Sync {
-    /// Whether leaders may propose what was ordered: it is what the catalog wants now.
+    /// Returns whether leaders may propose the ordered changes: the orders are the catalog's
+    /// current ones.
     fn may_steer(&self) -> bool;
 
-    /// Reports how the replicas stand: about each second, and whenever something has changed.
-    /// `troubles`: what keeps tables from being as they are to be.
+    /// Reports the state of the replicas, about once a second and whenever it has changed.
+    /// `troubles`: why tables are not in their ordered state.
     fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>);
 }
 
-/// See the module's text. Dropped without [`LocalReplicas::close`] it ends as a kill would.
+/// The replicas of live tables on this node. Dropping it without [`LocalReplicas::close`] ends it
+/// as a kill would.
 #[derive(Debug)]
 pub struct LocalReplicas {
     commons: Arc<ReplicaCommons>,
@@ -177,30 +179,31 @@ impl LocalReplicas {
         })
     }
 
-    /// Who allows leaders to steer their groups, and is told how the replicas stand.
+    /// Sets the node that allows leaders to change their groups, and receives the replicas' state.
     pub fn watched_by(&self, watch: Arc<dyn ReplicaWatch>) {
         self.worker.watched_by(watch);
     }
 
-    /// Has orders carried out, in place of all earlier ones. Waits for nothing.
+    /// Carries out orders in place of all earlier ones. Does not wait.
     ///
-    /// REQUIRES: the head by which it was ordered is noted on the disk.
+    /// REQUIRES: the head with these orders is saved on the disk.
     pub fn carry_out(&self, orders: ReplicaOrders) {
         self.worker.carry_out(orders);
     }
 
-    /// How all replicas that are ordered stand, as far as that is known.
+    /// Returns the state of all ordered replicas, as far as known.
     pub fn reports(&self) -> Vec<GroupReport> {
         self.commons.reports()
     }
 
-    /// Somebody met damage in a table that is open here: the replica that it is of ails soon. Waits
-    /// for nothing.
+    /// Reports that a reader found damage in an open table. The affected replica soon becomes
+    /// unhealthy. Does not wait.
     pub fn damage_met(&self) {
         self.worker.wake();
     }
 
-    /// Why the next node should not be stopped yet: replicas are not there, ail, or have no room.
+    /// Returns why an operator should not stop the next node yet: replicas are not ready,
+    /// unhealthy, or without room.
     pub fn waits_for(&self) -> Vec<ReplicaWait> {
         let mut all = self.commons.settling.waits_for();
         let troubles = self.commons.troubles.lock();
@@ -212,17 +215,17 @@ impl LocalReplicas {
         all
     }
 
-    /// Whether it is known which replicas are to be here.
+    /// Returns whether this node knows which replicas it has to have.
     pub fn are_known(&self) -> bool {
         self.commons.settling.is_known()
     }
 
-    /// What keeps tables from being as they are to be, such as a full disk, by table.
+    /// Returns why tables are not in their ordered state, such as a full disk, by table.
     pub fn troubles(&self) -> BTreeMap<TableName, String> {
         self.commons.troubles.lock().clone()
     }
 
-    /// The log of a table, by any of its groups that runs here.
+    /// Returns the log of a table, by any of its groups that runs on this node.
     pub fn log(&self, group: GroupId) -> Option<Arc<EngineLog>> {
         self.commons.log(group)
     }
@@ -231,18 +234,19 @@ impl LocalReplicas {
         &self.commons.host
     }
 
-    /// The tables of which replicas are here. They are read by leave of the host alone.
+    /// Returns the tables of which this node has replicas. Reads need a read permit of the host.
     pub fn tables(&self) -> &Arc<OpenLiveTables> {
         &self.commons.tables
     }
 
-    /// Who leads a group, as its replica here knows; none: it does not know, or there is none.
+    /// Returns the leader of a group according to the local replica. None if it knows none, or
+    /// there is no local replica.
     pub fn leader(&self, group: GroupId) -> Option<NodeId> {
         let leader = self.commons.host.leader(group)?;
         self.commons.roster.load().node(group, leader)
     }
 
-    /// Takes messages that replicas of another node sent.
+    /// Receives messages from replicas of another node.
     pub fn receive(&self, frame: Bytes) -> io::Result<()> {
         self.commons.host.receive(frame).map_err(io::Error::other)
     }
@@ -256,8 +260,8 @@ impl LocalReplicas {
         })
     }
 
-    /// Has others lead the groups that are led here, before the node stops. Returns when they do,
-    /// or after that time; writes go on meanwhile.
+    /// Hands the groups that this node leads over to other leaders, before the node stops. Returns
+    /// when that is done, or after `within`; writes continue meanwhile.
     pub fn hand_over(&self, within: Duration) {
         let end = self.clock.monotonic() + within;
         while self.commons.hand_over() > 0 && self.clock.monotonic() < end {
@@ -267,13 +271,13 @@ impl LocalReplicas {
 
     fn stop(&self) {
         self.worker.stop();
-        // What it brings is given up.
+        // This cancels its fetches.
         self.commons.loads.order(&[]);
         self.fetcher.stop();
     }
 
-    /// Ends all replicas, and leaves what they promised so that it is known to be whole after a
-    /// restart of the machine. Nothing is carried out afterwards.
+    /// Ends all replicas, and records that their promises are complete, for after a restart of the
+    /// machine. No orders are carried out afterwards.
     pub fn close(&self) {
         self.stop();
         self.keeper.lock().close();
@@ -295,7 +299,7 @@ fn start_host(
         pace: Arc::new(TailPace(Arc::clone(&parts.throttle))),
         watch: Arc::clone(watch) as _,
         appliers: parts.appliers,
-        // So many requests that no process comes to those of the next.
+        // The range is so large that no process reaches the numbers of the next one.
         first_request: parts.cache.random().next_u64() >> 1,
     })
 }
@@ -308,7 +312,7 @@ impl Drop for LocalReplicas {
 }
 
 impl ReplicaCommons {
-    /// Takes its time.
+    /// Answers a copy question. May block.
     fn answer_copy(&self, message: &[u8]) -> io::Result<Bytes> {
         match from_bytes(message)? {
             CopyQuestion::Begin {
@@ -356,8 +360,8 @@ impl ReplicaCommons {
     }
 }
 
-/// The machine's boot, by which a restart of it is told from one of the process. Where the system
-/// does not say it, each start counts as another boot.
+/// Returns an id of the machine's boot, which distinguishes a reboot from a restart of the process.
+/// If the system has none, each start counts as another boot.
 pub fn boot_id(disk: &dyn Disk, random: &dyn Random) -> u128 {
     let said = disk.read(Path::new("/proc/sys/kernel/random/boot_id"));
     let text = said.ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -1,4 +1,4 @@
-//! A live table that is open here with the log of its replicas.
+//! A live table that is open on this node with the log of its replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,43 +16,43 @@ use forebay_replica::{GroupId, Start};
 use thiserror::Error;
 use tracing::warn;
 
-use super::note::{PeersFile, SavedPeer, SavedPeers, log_dir};
+use super::peers_file::{PeersFile, SavedPeer, SavedPeers, log_dir};
 use crate::reports::ReplicaProblem;
 
 /// Why replicas cannot be kept now.
 #[derive(Debug, Error)]
 pub enum KeepError {
-    /// It is tried again.
+    /// The worker tries again.
     #[error("{0}")]
     Passes(String),
-    /// The table takes no writes until it is opened anew.
+    /// The table takes no writes until it is reopened.
     #[error("{0}")]
     Reopens(String),
-    /// The replicas that were here are no more.
+    /// The replicas of the table are lost.
     #[error("{1}")]
     Lasts(ReplicaProblem, String),
 }
 
-/// An open table, its log, and the peers that are here.
+/// An open table, its log, and its peers on this node.
 #[derive(Debug)]
 pub struct HeldTable {
     pub table: LiveTable,
     pub engine_log: Arc<EngineLog>,
     pub log: Arc<TableLog>,
     pub note: Arc<SavedPeers>,
-    /// What those that do not run yet begin with.
+    /// The initial states of replicas that do not run yet.
     pub starts: BTreeMap<GroupId, Start>,
-    /// Those that run.
+    /// The replicas that run.
     pub running: BTreeSet<GroupId>,
 }
 
-/// With what tables are opened.
+/// The parts with which tables are opened.
 #[derive(Debug)]
 pub struct TableOpener {
     pub cache: Store,
     pub budget: Arc<Budget>,
     pub boot_id: u128,
-    /// Of each log, what is kept for peers that are behind.
+    /// The number of bytes of each log to keep for lagging peers.
     pub log_retention_bytes: u64,
 }
 
@@ -65,7 +65,7 @@ impl From<LiveError> for KeepError {
             LiveError::Run { .. } | LiveError::Store(Damaged { .. }) if !error.may_pass() => {
                 Self::Lasts(ReplicaProblem::Damaged, text)
             }
-            // A device that does not give what it has is as good as one that lost it.
+            // A device that does not return its data is as bad as one that lost the data.
             LiveError::Store(Io { .. }) if !error.may_pass() => {
                 Self::Lasts(ReplicaProblem::Damaged, text)
             }
@@ -118,7 +118,7 @@ impl From<io::Error> for KeepError {
 impl From<forebay_engine::StoreError> for KeepError {
     fn from(error: forebay_engine::StoreError) -> Self {
         match error {
-            // Nobody else opens tables of a cache.
+            // Only this process opens tables of the cache.
             forebay_engine::StoreError::InUse { .. } => {
                 Self::Passes("an earlier table of its name is still being read here".to_owned())
             }
@@ -134,7 +134,8 @@ impl From<forebay_host::WriteError> for KeepError {
 }
 
 impl TableOpener {
-    /// Makes a table without partitions. What is left of an earlier one of its name goes first.
+    /// Creates a table without partitions. Removes the remains of an earlier table of the same name
+    /// first.
     pub fn make(&self, name: &TableName, options: &LiveOptions) -> Result<HeldTable, KeepError> {
         self.remove(name)?;
         let draft = LiveDraft {
@@ -151,7 +152,7 @@ impl TableOpener {
         self.with_log(table, note)
     }
 
-    /// The replicas of a table are no more, whatever is left of their partitions.
+    /// Records that the replicas of a table are lost, whatever is left of their partitions.
     pub fn forget_replicas(&self, name: &TableName) -> io::Result<()> {
         PeersFile::remove(&self.cache, name)?;
         let dir = log_dir(&self.cache, name);
@@ -162,11 +163,11 @@ impl TableOpener {
         }
     }
 
-    /// Removes a table that is not open here. What there is of it goes.
+    /// Removes all of a table that is not open on this node.
     pub fn remove(&self, name: &TableName) -> Result<(), KeepError> {
         use forebay_engine::StoreError::NoTable;
         let is_live = self.cache.is_live(name)?;
-        // Versions of a table of that name are not for us to remove, nor is what was never ordered.
+        // Batch tables of that name must not be removed, nor tables that were never ordered.
         if !is_live && self.cache.table(name).is_ok() {
             return Ok(());
         }
@@ -200,7 +201,7 @@ impl TableOpener {
         })
     }
 
-    /// Opens the log; a replica that it does not remember leaves the note.
+    /// Opens the log. Removes replicas that the log does not remember from the note.
     fn open_log(
         &self,
         table: &LiveTable,
@@ -245,7 +246,7 @@ impl HeldTable {
         self.table.name()
     }
 
-    /// Why what is decided cannot be logged, or written to runs.
+    /// Returns why decided entries cannot be logged, or flushed.
     pub fn trouble(&self) -> Option<String> {
         if let Some(problem) = self.log.no_room() {
             return Some(format!(
@@ -257,8 +258,7 @@ impl HeldTable {
         Some(format!("what is in memory cannot be written: {problem}"))
     }
 
-    /// What is in memory goes to runs, and the log says that it was stopped cleanly. REQUIRES: no
-    /// replica of it runs.
+    /// Flushes memtables, and marks the log as cleanly closed. REQUIRES: no replica of it runs.
     pub fn close(&self) -> Result<(), KeepError> {
         let flushed = self.table.flush();
         self.engine_log.close()?;
@@ -266,7 +266,7 @@ impl HeldTable {
     }
 }
 
-/// What a replicated table is made with.
+/// Returns the options with which a replicated table is created.
 pub fn replicated(options: &LiveOptions) -> LiveOptions {
     LiveOptions {
         replication: Some(Replication::Leader),

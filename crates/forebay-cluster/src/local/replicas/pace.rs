@@ -1,5 +1,6 @@
-//! How fast the log is sent to replicas that are behind: together with what is brought to the node,
-//! and slower where serving suffers.
+//! The rate at which the log is sent to lagging replicas.
+//!
+//! All fetches of the node share this rate, and it decreases if serving suffers.
 
 use std::sync::Arc;
 

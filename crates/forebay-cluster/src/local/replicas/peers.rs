@@ -1,4 +1,4 @@
-//! Making, running and removing single replicas.
+//! Creates, runs and removes single replicas.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::children::TableChildren;
 use super::commons::{ReplicaCommons, RunningReplica};
 use super::copy_fetcher::{CopyFetcherParts, PeerCopyFetcher};
 use super::load_runs::LoadRuns;
-use super::note::{SavedChild, SavedPeer};
 use super::opening::{HeldTable, KeepError, found};
+use super::peers_file::{SavedChild, SavedPeer};
 use super::roster::nodes_of;
 use crate::live::ReplicaOrder;
 use crate::reports::ReplicaProblem;
 
-/// What replicas are made with.
+/// The parts from which replicas are created.
 #[derive(Debug)]
 pub struct PeerMaker {
     pub commands: Arc<dyn Commands>,
@@ -34,8 +34,8 @@ pub struct PeerMaker {
 }
 
 impl PeerMaker {
-    /// Removes what is here and not ordered. What is left of a peer that is ordered stays until a
-    /// new one takes its place.
+    /// Removes replicas that are not ordered. The remains of an ordered peer stay until a new peer
+    /// replaces it.
     pub fn remove_unordered(
         &self,
         commons: &ReplicaCommons,
@@ -81,7 +81,7 @@ impl PeerMaker {
         Ok(())
     }
 
-    /// Makes a new peer, if it is not here: it knows nothing, and promised nothing.
+    /// Creates a new peer if it does not exist. It knows nothing and has promised nothing.
     pub fn make(
         &self,
         commons: &ReplicaCommons,
@@ -135,7 +135,7 @@ impl PeerMaker {
         Ok(())
     }
 
-    /// Has a new peer go on from one that is here, and whose group is none any more.
+    /// Makes a new peer continue the state of a local peer whose group no longer exists.
     fn inherit(
         &self,
         commons: &ReplicaCommons,
@@ -168,7 +168,7 @@ impl PeerMaker {
         Ok(())
     }
 
-    /// What a peer works on, and where that lies.
+    /// Returns the partition state of a peer, and the bounds of its partition.
     fn state(
         &self,
         held: &HeldTable,
@@ -203,7 +203,7 @@ impl PeerMaker {
         )
     }
 
-    /// Has a peer that is here run, and know where the others are.
+    /// Runs an existing peer, and gives it the nodes of the others.
     pub fn run(
         &self,
         commons: &ReplicaCommons,
@@ -221,7 +221,7 @@ impl PeerMaker {
         let peer = SavedPeer::of(order);
         let start = match held.starts.remove(&order.group) {
             Some(start) => start,
-            // It was cut off from another since the table was opened.
+            // It was split off from another partition since the table was opened.
             None => start_again(&held.table, &held.engine_log, &found(&peer))?,
         };
         let is_over = Arc::new(AtomicBool::new(false));

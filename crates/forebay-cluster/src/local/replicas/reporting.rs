@@ -1,4 +1,4 @@
-//! How the replicas here stand, as the cluster is told.
+//! Reports of the local replicas to the cluster.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::local::traffic::CountedTraffic;
 use crate::reports::{GroupReport, LeaderReport, LeaderlessReplica, ReplicaProblem};
 
 impl ReplicaCommons {
-    /// Of all that are ordered and of which something is known.
+    /// Returns the reports of all ordered replicas of which something is known.
     pub fn reports(&self) -> Vec<GroupReport> {
         self.look_at_traffic();
         let standings = self.standings.lock().clone();
@@ -44,7 +44,7 @@ impl ReplicaCommons {
         };
         if facts.halted.is_some() {
             let problem = match log.upgrade().and_then(|log| log.failure()) {
-                // Nobody knows which of its promises are there.
+                // It is unknown which of its promises the files contain.
                 Some(_) => ReplicaProblem::Forgot,
                 None => ReplicaProblem::Damaged,
             };
@@ -52,7 +52,7 @@ impl ReplicaCommons {
         }
         let missed = self.has_missed(group).then_some(ReplicaProblem::Missed);
         GroupReport {
-            load: self.load_said(group),
+            load: self.load_position(group),
             traffic: self.traffic.of(&group),
             is_unhealthy: facts.is_unhealthy.is_some(),
             leads: lead(&facts).map(|lead| LeaderReport {
@@ -66,7 +66,7 @@ impl ReplicaCommons {
 }
 
 impl ReplicaCommons {
-    /// About how much the partition of a replica that runs here holds.
+    /// Returns the approximate size of the partition of a local running replica.
     fn size_of(&self, group: GroupId) -> Option<PartitionSize> {
         self.sizes.seen(group, self.clock.monotonic(), |known| {
             let running = self.running.lock();
@@ -95,7 +95,7 @@ impl ReplicaCommons {
                 Some((*group, *counted))
             });
             let groups: Vec<_> = groups.collect();
-            // A replica's lock comes before all others.
+            // A replica's lock must be taken before all others.
             drop(running);
             let replicas = groups.into_iter().map(|(group, counted)| CountedTraffic {
                 of: group,
@@ -107,14 +107,14 @@ impl ReplicaCommons {
     }
 }
 
-/// Whether a replica that knows who leads has applied all that it knows to be decided, of this
-/// term, too.
+/// Returns whether a replica that knows its leader has applied all entries that it knows to be
+/// decided, including one of this term.
 fn is_there(facts: &GroupFacts) -> bool {
     let applied = facts.applied;
     facts.leader.is_some() && applied.term == facts.term && applied.index >= facts.committed
 }
 
-/// How far a replica is that knows nobody who leads.
+/// Returns the position of a replica that knows no leader.
 fn leaderless(facts: &GroupFacts) -> Option<LeaderlessReplica> {
     facts.leader.is_none().then(|| LeaderlessReplica {
         members: facts.membership.as_ref().clone(),
@@ -124,7 +124,7 @@ fn leaderless(facts: &GroupFacts) -> Option<LeaderlessReplica> {
     })
 }
 
-/// What a leader knows, once it has applied an entry of its term.
+/// Returns a leader's report, once it has applied an entry of its term.
 fn lead(facts: &GroupFacts) -> Option<LeaderReport> {
     let leads = facts.leader == Some(facts.me) && facts.applied.term == facts.term;
     let answers = facts

@@ -1,4 +1,4 @@
-//! Where the peers of groups are, as last ordered.
+//! The addresses of the peers of groups, as last ordered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::ids::{HostPort, NodeId};
 use crate::link::Peers;
 use crate::live::ReplicaOrder;
 
-/// See the module's text.
+/// The nodes of groups' peers, and the addresses of the nodes.
 #[derive(Debug, Default)]
 pub struct Roster {
     addresses: BTreeMap<NodeId, HostPort>,
     groups: BTreeMap<GroupId, BTreeMap<PeerId, NodeId>>,
 }
 
-/// A roster that orders replace.
+/// A roster that new orders replace.
 pub type SharedRoster = ArcSwap<Roster>;
 
 impl Roster {
@@ -46,7 +46,7 @@ impl Roster {
     }
 }
 
-/// The nodes of an order's peers, as a host has them.
+/// Returns the nodes of an order's peers, in the host's form.
 pub fn nodes_of(order: &ReplicaOrder) -> BTreeMap<PeerId, NodeKey> {
     let peers = order.peers.iter();
     peers
@@ -54,7 +54,7 @@ pub fn nodes_of(order: &ReplicaOrder) -> BTreeMap<PeerId, NodeKey> {
         .collect()
 }
 
-/// Sends to where the roster says.
+/// A sender of messages to the addresses in the roster.
 #[derive(Debug)]
 pub struct RosterSender {
     pub roster: Arc<SharedRoster>,

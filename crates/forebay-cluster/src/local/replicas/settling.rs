@@ -1,9 +1,9 @@
-//! Whether the replicas of a node are there: what who restarts one node after the other waits for.
+//! Tracks whether the replicas of a node are ready, for rolling restarts.
 //!
-//! A replica is there when it votes in its group, and has applied what was decided when it was
-//! asked after the start. Once all are, the node has settled, and replicas that come to be here
-//! later, as nodes are added, change nothing about that. One that ails does: with the next node
-//! away its group might have no majority.
+//! A replica is ready when it votes in its group and has applied all entries that were decided when
+//! it was asked after the start. Once all replicas are ready, the node has settled. Replicas that
+//! the node gets later, as nodes are added, do not change that. An unhealthy replica does: if the
+//! next node stopped, its group might have no majority.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use parking_lot::Mutex;
 use crate::live::{ReplicaOrder, ReplicaOrders};
 use crate::reports::GroupReport;
 
-/// For so long after the start a replica is waited for that knows no leader. Longer, and the others
-/// are away: they may themselves be started only once this node is ready.
+/// How long after the start to wait for a replica that knows no leader. After that, the other nodes
+/// are probably down: perhaps they start only once this node is ready.
 const LEADERLESS: Duration = Duration::from_secs(60);
 
-/// See the module's text.
+/// The readiness of the local replicas since the node's start.
 #[derive(Debug)]
 pub struct SettlingReplicas {
     clock: Arc<dyn Clock>,
     started: Duration,
     now: Mutex<SettledCounts>,
-    /// Replicas that had all that was decided, since the start.
+    /// Replicas that had applied all decided entries at some time since the start.
     caught_up: Arc<Mutex<BTreeSet<(GroupId, PeerId)>>>,
 }
 
-/// How many replicas of a table are to be waited for, by table and why.
+/// The number of replicas to wait for, by table and reason.
 #[derive(Debug, Default)]
 struct SettledCounts {
     is_known: bool,
@@ -43,21 +43,21 @@ struct SettledCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ReplicaStand {
     There,
-    /// It is there, and its group has no leader: most of it is away.
+    /// It is ready, and its group has no leader: most of the group is unavailable.
     Leaderless,
     Coming,
-    /// It is damaged, and its group has a leader, who takes another peer in.
+    /// It is damaged, and its group has a leader, which adds another peer.
     Replaced,
-    /// It is damaged, and nobody can take another peer in.
+    /// It is damaged, and no leader can add another peer.
     Stuck,
 }
 
-/// What a table's replicas here are waited for.
+/// A reason to wait for replicas of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaWait {
     pub table: TableName,
     pub why: String,
-    /// It ends by itself, however long it takes.
+    /// The wait ends by itself, however long it takes.
     pub is_coming: bool,
 }
 
@@ -71,7 +71,7 @@ impl SettlingReplicas {
         }
     }
 
-    /// Whether it is known which replicas are to be here.
+    /// Returns whether this node knows which replicas it has to have.
     pub fn is_known(&self) -> bool {
         self.now.lock().is_known
     }
@@ -102,8 +102,8 @@ impl SettlingReplicas {
 }
 
 impl SettlingReplicas {
-    /// Looks how the ordered replicas stand, by these reports, in the order of groups and peers.
-    /// REQUIRES: the orders were carried out as far as they could be.
+    /// Examines the ordered replicas by these reports, which are in the order of groups and peers.
+    /// REQUIRES: the orders were carried out as far as possible.
     pub fn look(&self, host: &ReplicaHost, orders: &ReplicaOrders, reports: &[GroupReport]) {
         let mut settled = SettledCounts {
             is_known: true,
@@ -111,7 +111,7 @@ impl SettlingReplicas {
         };
         let has_settled = self.now.lock().has_settled;
         for order in &orders.replicas {
-            // One that is to go is not waited for.
+            // Do not wait for a replica that has to be removed.
             let mut wanted = order.wanted.peers.iter();
             if !wanted.any(|wanted| wanted.peer == order.peer) {
                 continue;
@@ -152,7 +152,8 @@ impl SettlingReplicas {
         }
     }
 
-    /// Whether a replica that does not ail votes, and had all that was decided when that was asked.
+    /// Returns whether a healthy replica votes, and had applied all entries that were decided when
+    /// asked.
     fn is_there(&self, host: &ReplicaHost, order: &ReplicaOrder) -> bool {
         let place = (order.group, order.peer);
         let facts = host.facts(order.group);
@@ -165,7 +166,7 @@ impl SettlingReplicas {
         if self.caught_up.lock().contains(&place) {
             return facts.membership.voters.contains(&order.peer);
         }
-        // Leave to read is given once all is applied here that was decided by now.
+        // The host grants a read permit once this replica has applied all entries decided by now.
         let caught_up = Arc::clone(&self.caught_up);
         let done = move |leave: Result<_, _>| {
             if leave.is_ok() {

@@ -1,4 +1,6 @@
-//! Copies that other nodes bring from here, part by part, and slower where serving suffers.
+//! Serves copies of local partitions to other nodes, part by part.
+//!
+//! It slows down if serving suffers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,14 +19,14 @@ use parking_lot::Mutex;
 use super::copy_wire::{CopyOffer, MOST_PART_BYTES, OfferedFile, summed};
 use crate::wire::to_bytes;
 
-/// A copy of which nobody reads for so long goes.
+/// The time without reads after which a copy ends.
 const UNREAD: Duration = Duration::from_secs(60);
-/// The most copies that are held for others at once: the files of each stay.
+/// The maximum number of copies at once: each keeps its files on the disk.
 const MOST_COPIES: usize = 64;
 
 type OpenFile = Arc<dyn ReadFile>;
 
-/// See the module's text.
+/// The copies that other nodes are fetching from this node.
 #[derive(Debug)]
 pub struct CopySource {
     disk: Arc<dyn Disk>,
@@ -37,10 +39,10 @@ pub struct CopySource {
 #[derive(Debug)]
 struct SourceCopy {
     group: GroupId,
-    /// Each with the run that it is of.
+    /// Each file with the index of its run.
     files: Vec<(usize, OpenFile)>,
     read_at: Duration,
-    /// The files stay for as long as this.
+    /// Keeps the files on the disk.
     copy: Arc<PartitionCopy>,
     _under_way: PullActive,
 }
@@ -61,7 +63,7 @@ impl CopySource {
         }
     }
 
-    /// Makes a copy, at this entry or a later one, and says what it consists of.
+    /// Makes a copy, at this entry or a later one, and returns its contents.
     pub fn begin(
         &self,
         group: GroupId,
@@ -106,7 +108,7 @@ impl CopySource {
                 .into_iter()
                 .flatten()
             {
-                // A file that is gone, or cannot be read, is damage as well.
+                // A file that is missing or cannot be read is damage as well.
                 let file = self.disk.open(&path);
                 let file = file.inspect_err(|_| drop(copy.check_run(id)))?;
                 let offered = OfferedFile {
@@ -120,7 +122,7 @@ impl CopySource {
         Ok(files)
     }
 
-    /// Takes as long as serving wants it to.
+    /// Reads a part of a file. Waits if serving suffers.
     pub fn read(&self, copy: u64, file: usize, offset: u64, bytes: u64) -> io::Result<Bytes> {
         let wrong = |problem: &str| io::Error::new(io::ErrorKind::InvalidInput, problem.to_owned());
         let (whole, run, file) = {
@@ -146,7 +148,7 @@ impl CopySource {
         Ok(part)
     }
 
-    /// Reads a run of a copy back, which somebody could not read who brought it.
+    /// Reads a run of a copy back, because the node that fetched it could not read it.
     pub fn check(&self, copy: u64, run: usize) -> io::Result<()> {
         let whole = {
             let copies = self.copies.lock();
@@ -158,7 +160,7 @@ impl CopySource {
 
     pub fn end(&self, copy: u64) {
         let ended = self.copies.lock().remove(&copy);
-        // Without the lock: files may go with it.
+        // Drop it without the lock: this may delete files.
         drop(ended);
     }
 
@@ -166,7 +168,7 @@ impl CopySource {
         self.remove_where(|copy| copy.group == group);
     }
 
-    /// Gives up those that nobody reads.
+    /// Ends copies that were not read for too long.
     pub fn tidy(&self) {
         let now = self.clock.monotonic();
         self.remove_where(|copy| now.saturating_sub(copy.read_at) >= UNREAD);

@@ -1,4 +1,4 @@
-//! The cluster's store, as the runs of loads are brought from it.
+//! Access to the cluster's store for the runs of loads.
 
 use std::fmt::Debug;
 use std::io;
@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use bytes::Bytes;
 use forebay_engine::{TableName, VersionFile};
 
-/// See the module's text.
+/// The cluster's store as a source of staged runs.
 pub trait StagedFiles: Debug + Send + Sync {
-    /// A whole document; `NotFound` where there is none.
+    /// Reads a whole document; the error is `NotFound` if it does not exist.
     fn document(&self, name: &str) -> io::Result<Bytes>;
 
-    /// Brings files of a run of a table, at the pace of all that the node brings. What came stays
-    /// when this fails.
+    /// Fetches files of a run of a table, at the rate of all fetches of the node. If this fails,
+    /// the fetched parts stay.
     fn fetch_copy(
         &self,
         table: &TableName,
@@ -21,12 +21,12 @@ pub trait StagedFiles: Debug + Send + Sync {
         is_over: &AtomicBool,
     ) -> io::Result<()>;
 
-    /// How many bytes of them have come.
+    /// Returns the number of fetched bytes of the files.
     fn came_bytes(&self, files: &[VersionFile]) -> u64;
 
-    /// Removes what came of them.
+    /// Removes the fetched parts of the files.
     fn forget(&self, files: &[VersionFile]) -> io::Result<()>;
 
-    /// Bytes that are free on the disk.
+    /// Returns the free bytes on the disk.
     fn free_bytes(&self) -> Option<u64>;
 }

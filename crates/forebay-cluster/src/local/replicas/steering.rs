@@ -1,4 +1,4 @@
-//! Having the groups that are led here become what the catalog wants.
+//! Moves the groups that this node leads towards the state that the catalog wants.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,22 +13,22 @@ use forebay_replica::{GroupId, SplitEntry, SteeringStep, next_step};
 use super::commons::{PreparedSplit, ReplicaCommons};
 use crate::live::ReplicaOrder;
 
-/// What leaders proposed may have been dropped: they look again so soon.
+/// The time after which leaders check again, because their proposals may have been dropped.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// What a split waits for may be over soon.
+/// The time after which a split that waits is checked again.
 const LOOK_SOON: Duration = Duration::from_millis(20);
-/// A split that waited so long is proposed as it is.
+/// The maximum time that a split waits before it is proposed anyway.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl ReplicaCommons {
-    /// One step of each group; how soon to look for the next one, if there is any. REQUIRES: the
-    /// catalog is certain to want this.
+    /// Takes one step in each group. Returns how soon to look for the next step, if there is any.
+    /// REQUIRES: the catalog is certain to want this.
     pub fn steer(&self, orders: &[ReplicaOrder]) -> Option<Duration> {
         let splits: HashSet<GroupId> = orders.iter().filter_map(first_child).collect();
         self.prepared
             .lock()
             .retain(|child, _| splits.contains(child));
-        // Who hands its groups over neither takes one nor changes one.
+        // A node that hands its groups over neither leads nor changes a group.
         if self.hands_over.load(Ordering::Relaxed) {
             return None;
         }
@@ -38,7 +38,7 @@ impl ReplicaCommons {
 
     fn steer_group(&self, order: &ReplicaOrder) -> Option<Duration> {
         let split = order.split.as_ref().filter(|_| !self.is_split(order));
-        // Those that follow are, too: all parts need a majority that has applied the split.
+        // Followers prepare, too: all children need a majority that has applied the split.
         let is_ready = split.is_none() || self.is_ready(order);
         let group = self.host.standing(order.group);
         let group = group.filter(|group| group.me == order.peer)?;
@@ -65,8 +65,8 @@ impl ReplicaCommons {
         is_steering.then_some(LOOK_AGAIN)
     }
 
-    /// Whether the split of a partition would not wait long: what was in memory is in runs, and no
-    /// merge is under way.
+    /// Returns whether the split of a partition would not wait long: its memtable is flushed, and
+    /// no merge is in progress.
     fn is_ready(&self, order: &ReplicaOrder) -> bool {
         let tables = self.tables.load();
         let Some((table, child)) = tables.get(&order.table).zip(first_child(order)) else {
@@ -78,16 +78,16 @@ impl ReplicaCommons {
             Entry::Occupied(prepared) => prepared.into_mut(),
             Entry::Vacant(place) => match table.prepare_split(order.partition) {
                 Ok(number) => place.insert(PreparedSplit { number, begun: now }),
-                // The split itself says what is wrong.
+                // The split itself reports the problem.
                 Err(_) => return true,
             },
         };
-        // Who asks puts merges off.
+        // Asking defers merges.
         let is_late = now.saturating_sub(prepared.begun) >= LONGEST_WAIT;
         is_late || table.is_ready_to_split(prepared.number)
     }
 
-    /// Whether a partition here ends where it is to be split, or before.
+    /// Returns whether a local partition ends at its split point, or before.
     fn is_split(&self, order: &ReplicaOrder) -> bool {
         let tables = self.tables.load();
         let ranges = tables.get(&order.table).map(LiveTable::partitions);
@@ -96,8 +96,8 @@ impl ReplicaCommons {
         range.is_none_or(|range| range.bounds != order.bounds)
     }
 
-    /// Has others lead the groups that are led here, as far as they can. Returns how many are left
-    /// that somebody else could lead.
+    /// Hands the groups that this node leads over to other leaders, as far as possible. Returns the
+    /// number of remaining groups that another node could lead.
     pub fn hand_over(&self) -> usize {
         self.hands_over.store(true, Ordering::Relaxed);
         let groups = self.host.groups().into_iter();
@@ -109,7 +109,7 @@ impl ReplicaCommons {
     }
 }
 
-/// The group of the first child of a split.
+/// Returns the group of the first child of a split.
 fn first_child(order: &ReplicaOrder) -> Option<GroupId> {
     let split = order.split.as_ref()?;
     split.children.first().map(|child| child.group)

@@ -1,11 +1,11 @@
-//! Waking a thread that starts later than those that wake it.
+//! Wakes a thread that starts later than the threads that wake it.
 
 use std::fmt;
 
 use forebay_host::StandingWatch;
 use parking_lot::Mutex;
 
-/// Calls what was set last; nothing before that.
+/// A waker that calls the function set last, or nothing if none was set.
 #[derive(Default)]
 pub struct Waker(Mutex<Option<Box<dyn Fn() + Send>>>);
 

@@ -10,19 +10,18 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 use super::ReplicaWatch;
+use super::carry_out_orders::ReplicaKeeper;
 use super::commons::ReplicaCommons;
-use super::keeping::ReplicaKeeper;
 use crate::live::ReplicaOrders;
 
-/// Between two looks where nothing happens.
+/// The time between two rounds if nothing happens.
 const LOOK: Duration = Duration::from_secs(1);
-/// For so long they come sooner where something is begun; what is not done by then waits for
-/// others.
+/// How long rounds come sooner after a step begins. Anything unfinished by then waits for others.
 const SOON_FOR: Duration = Duration::from_secs(5);
-/// Where leaders here may not propose yet what was ordered: they may in a moment.
+/// The time between two rounds while leaders may not propose the orders yet.
 const LOOK_SOON: Duration = Duration::from_millis(20);
-/// What happens within so long is looked at together; and looks take a fifth of the time at most,
-/// or half of it while something is begun.
+/// Events within this time share one round. Rounds take at most a fifth of the time, or half of it
+/// while a step is in progress.
 const TOGETHER: Duration = Duration::from_millis(5);
 const PAUSE_A_LOOK: u32 = 4;
 const PAUSE_A_SOON_LOOK: u32 = 1;
@@ -30,14 +29,14 @@ const PAUSE_A_SOON_LOOK: u32 = 1;
 #[derive(Debug)]
 enum WorkerNews {
     Orders(Box<ReplicaOrders>),
-    /// A replica stands otherwise, the run of a load came, or did not, or somebody met damage.
+    /// A replica's state changed, a load's run arrived or failed, or a reader found damage.
     Look,
     Stop,
 }
 
 type WatchedOrders = Arc<Mutex<Option<Arc<dyn ReplicaWatch>>>>;
 
-/// The thread's end of which others have hold.
+/// A handle to the thread.
 #[derive(Debug)]
 pub struct ReplicaWorker {
     news: Mutex<InboxSender<WorkerNews>>,
@@ -45,15 +44,15 @@ pub struct ReplicaWorker {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct WorkerState {
     keeper: Arc<Mutex<ReplicaKeeper>>,
     commons: Arc<ReplicaCommons>,
     watch: WatchedOrders,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
-    /// How soon the next step of what is begun, or not allowed yet, is to be looked for; and since
-    /// when there has been one.
+    /// How soon to look for the next step that is begun or not allowed yet, and since when there
+    /// has been one.
     next_look: Option<Duration>,
     soon_since: Option<Duration>,
 }
@@ -91,12 +90,12 @@ impl ReplicaWorker {
         self.notify(WorkerNews::Orders(Box::new(orders)));
     }
 
-    /// Has it look soon.
+    /// Wakes the thread soon.
     pub fn wake(&self) {
         self.notify(WorkerNews::Look);
     }
 
-    /// The same, for others.
+    /// Returns a function that wakes the thread.
     pub fn waker(&self) -> impl Fn() + Send + 'static {
         let news = self.news.lock().clone();
         move || {
@@ -105,11 +104,11 @@ impl ReplicaWorker {
     }
 
     fn notify(&self, news: WorkerNews) {
-        // Once it has stopped, nothing is carried out.
+        // Once the thread has stopped, it carries out nothing.
         self.news.lock().send(news);
     }
 
-    /// Returns when it carries out nothing any more.
+    /// Stops the thread and waits until it has ended.
     pub fn stop(&self) {
         self.notify(WorkerNews::Stop);
         let thread = self.thread.lock().take();
@@ -131,7 +130,7 @@ impl WorkerState {
             if matches!(news, Receipt::Ended) {
                 return;
             }
-            // The newest orders count.
+            // Only the newest orders count.
             while let Receipt::One(one) = news {
                 match one {
                     WorkerNews::Orders(orders) => {
@@ -143,7 +142,7 @@ impl WorkerState {
                 news = inbox.take();
             }
             let begun = clock.monotonic();
-            // Whoever was told to ail leads no more when the rest is looked at.
+            // A replica that became unhealthy does not lead when the rest of the round runs.
             self.commons.notice_damage();
             self.look();
             let took = clock.monotonic().saturating_sub(begun);

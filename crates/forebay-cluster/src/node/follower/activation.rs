@@ -1,4 +1,4 @@
-//! What is brought here, and what serves: as the head says, as soon as it is here.
+//! Fetches and serves versions: each version serves as the head says, once it is on the node.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,23 +10,23 @@ use crate::bugs::{Bug, is_planted};
 use crate::model::Model;
 use crate::node::copies::{CopyState, VersionPlace, kept, wanted};
 use crate::node::events::{Activation, FollowerAction, Serve};
-use crate::node::said::lacks;
+use crate::node::reported_state::lacks;
 use crate::time::Now;
 
 impl Follower {
-    /// Has brought what is wanted, and given up what is not.
+    /// Starts fetching wanted versions, and gives up others.
     pub(super) fn reconcile(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
         let (Some((head, model)), Some(me)) = (&self.known, self.id) else {
             return;
         };
-        // Of thousands of tables: worked out once for each head.
+        // There can be thousands of tables, so this is computed once per head.
         if self.wanted_of != Some((head.stamp, me)) {
             self.wanted = wanted(model, me);
             self.wanted_of = Some((head.stamp, me));
         }
         let kept: BTreeSet<VersionPlace> = kept(model).collect();
-        // What still serves here stays until the activation that ends it, and what is about to
-        // serve until that has come about.
+        // Versions that still serve stay until the activation that ends them. Versions that are
+        // about to serve stay until they do.
         let begun = self.activating.iter().flat_map(|begun| &begun.tables);
         let active = self.active.iter().chain(begun);
         let active = active.map(|(table, serve)| (table.clone(), serve.version));
@@ -46,14 +46,14 @@ impl Follower {
         actions.extend(prepare.map(FollowerAction::from));
     }
 
-    /// Takes note of the tables of a model that are others than those of their names before.
+    /// Records the tables of a model that were dropped and created again under the same name.
     pub(super) fn note_remade(&mut self, now: &Model) {
         let Some((_, before)) = &self.known else {
             return;
         };
         let is_another = |table: &TableName, made| match before.table(table) {
             Some(known) => known.made != made,
-            // It was dropped before, and its versions are still in the cache.
+            // The table was dropped before, and its versions are still in the cache.
             None => self.cached.contains(table),
         };
         let others = now
@@ -63,7 +63,7 @@ impl Follower {
         self.remade.extend(others);
     }
 
-    /// Lets serve what the head says, as far as it is here.
+    /// Makes the versions of the head serve, as far as they are on the node.
     pub(super) fn activate(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
         let (Some((head, model)), Some(_)) = (&self.known, self.id) else {
             return;
@@ -90,7 +90,7 @@ impl Follower {
                 .filter(|before| before.version == version);
             let next = match (copy, before) {
                 (Some(copy), _) if matches!(copy.state, CopyState::Ready(_)) => serve(&copy.ranges),
-                // Other ranges of it are being brought: what is here serves on.
+                // The node is fetching other ranges of it: the local ranges keep serving.
                 (_, Some(before)) => serve(&before.ranges),
                 (_, None) if is_planted(Bug::AnswersFromOld) => match self.active.get(table) {
                     Some(old) => old.clone(),
@@ -104,7 +104,7 @@ impl Follower {
             let entry = model.table(table);
             entry.is_none_or(|entry| entry.live.is_some()) || self.remade.contains(*table)
         };
-        // By what was remembered nothing is removed.
+        // A remembered catalog is no reason to remove anything.
         let cached = match self.replicas.is_from_memory {
             true => None,
             false => Some(self.cached.iter()),

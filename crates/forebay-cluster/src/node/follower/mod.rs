@@ -1,9 +1,9 @@
-//! A node as it follows the catalog.
+//! A node as a follower of the catalog.
 //!
-//! It sends heartbeats to the coordinator, whose answers tell of new heads. What a head wants of it
-//! is brought, verified and opened; what a head says is to serve, serves, for all tables at one
-//! moment. A version that serves no longer is never answered from once the head that says so is
-//! known: where the new one is not here, the node answers nothing of that table.
+//! It sends heartbeats to the coordinator, and learns of new heads from the answers. It fetches,
+//! verifies and opens the versions that a head wants. It then makes the versions of all tables
+//! serve in one step. Once the node knows a head, it never answers from a version that the head has
+//! replaced. If the new version is not on the node, it answers nothing of that table.
 
 mod activation;
 mod replicas;
@@ -16,7 +16,7 @@ use forebay_engine::TableName;
 use super::alarm::Alarm;
 use super::copies::{Copies, VersionPlace, WantedVersion, places_of};
 use super::events::{Activation, FollowerAction, FollowerEvent, Serve};
-use super::said::{ReportedState, is_news};
+use super::reported_state::{ReportedState, is_news};
 use super::suspicions::{RoutingChanged, Suspicions};
 use crate::ids::{ClusterId, HostPort, NodeId};
 use crate::message::{Beat, BeatReply, Introduction, NodeRoom};
@@ -26,12 +26,12 @@ use crate::reporting::ReportQueue;
 use crate::time::{Now, Timing};
 use replicas::Replicas;
 
-/// Between two heartbeats for what replicas did, while somebody waits for them: so long for each
-/// node of the cluster, so that the coordinator hears a thousand a second at most.
+/// The time between two heartbeats with news of replicas while an operation waits for them. It
+/// applies per node of the cluster, so that the coordinator gets a thousand a second at most.
 const NEWS_PAUSE_A_NODE: Duration = Duration::from_millis(1);
 const LEAST_NEWS_PAUSE: Duration = Duration::from_millis(20);
 
-/// See the module's text.
+/// The follower's state machine.
 #[derive(Debug)]
 pub struct Follower {
     cluster: ClusterId,
@@ -39,47 +39,48 @@ pub struct Follower {
     id: Option<NodeId>,
     known: Option<(Head, Model)>,
     alarm: Alarm,
-    /// The head whose model is being read.
+    /// The head whose model is being loaded.
     loading: Option<Head>,
-    /// Nothing is read before that: it has failed.
+    /// A load failed: no load starts before this time.
     load_from: Duration,
-    /// What is to be here, by the head of this stamp, as this node.
+    /// The versions that this node has to have, and below, the stamp of the head and the node for
+    /// which they were computed.
     wanted: BTreeMap<VersionPlace, WantedVersion>,
     wanted_of: Option<(u64, NodeId)>,
     copies: Copies,
-    /// Tables that were dropped and made anew: what is here of them is of other tables, and goes
-    /// before anything else of them comes.
+    /// Tables that were dropped and created again. Their local data is of earlier tables, and is
+    /// removed before anything of the new ones is fetched.
     remade: BTreeSet<TableName>,
-    /// Tables with versions in the cache, serving or not, until they are dropped there.
+    /// Tables with versions in the cache, serving or not, until the cache drops them.
     cached: BTreeSet<TableName>,
     tries: BTreeMap<VersionPlace, u32>,
     active: BTreeMap<TableName, Serve>,
     activating: Option<Activation>,
-    /// What was to serve last: the same is tried again after a pause only.
+    /// The last activation tried. The same one is only tried again after a pause.
     tried: BTreeMap<TableName, Serve>,
-    /// Tables that could not be let serve, and why.
+    /// Tables that could not be made to serve, and why.
     refused: BTreeMap<TableName, String>,
     retry_at: Duration,
     pub(crate) serves: u64,
     coordinator: Option<HostPort>,
     seq: u64,
-    /// The heartbeat that waits for its answer, since when, and what it said.
+    /// The heartbeat that waits for its answer: its number, its time, and its content.
     waiting: Option<(u64, Duration, ReportedState)>,
     next_beat: Duration,
-    /// When a heartbeat last reported what replicas did.
+    /// When a heartbeat last reported the progress of replicas.
     reported_at: Duration,
     looking: bool,
     looked: Duration,
-    /// When the catalog was heard of last, by whatever way.
+    /// When this node last received the catalog's head, from any source.
     pub(crate) received: Duration,
     started: Duration,
     remembering: bool,
-    /// It serves nothing.
+    /// The node serves nothing.
     pub(crate) cut_off: bool,
-    /// The coordinator does not take this node: another process has its name, or the formats
+    /// The coordinator does not accept this node: another process has its name, or the formats
     /// differ.
     is_refused: bool,
-    /// This node is the coordinator: it knows the head by having written it.
+    /// This node is the coordinator: it knows the head because it wrote it.
     coordinates: bool,
     leaving: bool,
     left: bool,
@@ -112,7 +113,8 @@ impl Follower {
             retry_at: Duration::ZERO,
             serves: 0,
             coordinator: None,
-            // Above that of the process before, whose last heartbeats may arrive late.
+            // Higher than the numbers of the previous process, whose last heartbeats may arrive
+            // late.
             seq: now.unix_ms.saturating_mul(1000),
             waiting: None,
             next_beat: Duration::ZERO,
@@ -142,44 +144,44 @@ impl Follower {
         self.known.as_ref().map(|(head, model)| (head, model))
     }
 
-    /// Whether what is known is what this node noted before it started.
+    /// Returns whether the known head is the one that this node saved before it started.
     pub fn is_from_memory(&self) -> bool {
         self.replicas.is_from_memory
     }
 
-    /// As the head that is known says.
+    /// Returns the waiting times of the known head.
     pub fn timing(&self) -> Timing {
         let known = self.known.as_ref();
         known.map(|(_, model)| model.timing()).unwrap_or_default()
     }
 
-    /// Says which revision this node knew before it started.
+    /// Sets the revision that this node knew before it started.
     pub fn remember(&mut self, revision: u64, cached: BTreeSet<TableName>) {
         self.alarm.expect(revision);
         self.cached = cached;
     }
 
-    /// What is wrong with the catalog itself.
+    /// Returns the problems of the catalog itself.
     pub fn alarm(&self) -> &Alarm {
         &self.alarm
     }
 
-    /// What serves here.
+    /// Returns the versions that serve on this node.
     pub fn active(&self) -> &BTreeMap<TableName, Serve> {
         &self.active
     }
 
-    /// Whether the coordinator has been silent for so long that a new one is wanted.
+    /// Returns whether the coordinator has been silent for so long that a new one is needed.
     pub fn is_alone(&self, now: Now) -> bool {
         now.since(self.received) >= self.timing().heartbeat_lost() || self.coordinator.is_none()
     }
 
-    /// Says whether this node is the coordinator.
+    /// Sets whether this node is the coordinator.
     pub fn coordinate(&mut self, coordinates: bool) {
         self.coordinates = coordinates;
     }
 
-    /// Whom to pass over.
+    /// Returns the nodes to avoid.
     pub fn suspects(&self) -> BTreeSet<NodeId> {
         self.suspicions.all()
     }
@@ -258,7 +260,7 @@ impl Follower {
         }
     }
 
-    /// What became of a version that is brought.
+    /// Handles the outcome of a version's fetch.
     fn take_copy(&mut self, now: Now, event: FollowerEvent) {
         match event {
             FollowerEvent::Advanced {
@@ -295,7 +297,7 @@ impl Follower {
         node.map(|node| node.id)
     }
 
-    /// The coordinator was silent: requests of clients pass its node over, too.
+    /// Suspects the silent coordinator's node, so that client requests avoid it, too.
     fn suspect_coordinator(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
         if let Some(lost) = self.coordinator_id() {
             let is_news = self.suspicions.suspect_coordinator(now, lost);
@@ -348,7 +350,8 @@ impl Follower {
             }
             BeatReply::NotCoordinator { coordinator } if is_last => {
                 self.next_beat = now.monotonic + self.timing().heartbeat() / 4;
-                // Who does not know better may be the coordinator itself, and still reading.
+                // A node that does not know another coordinator may be the coordinator itself,
+                // still loading.
                 self.coordinator = coordinator.or(self.coordinator.take());
             }
             BeatReply::NotCoordinator { .. } => {}
@@ -366,7 +369,7 @@ impl Follower {
         }
     }
 
-    /// Takes note of a head, which is read when it is newer.
+    /// Records a head, and loads it if it is newer.
     fn received_of(&mut self, now: Now, head: Head, actions: &mut Vec<FollowerAction>) {
         if head.cluster != self.cluster {
             return;
@@ -446,7 +449,7 @@ impl Follower {
         }
         self.name_alone(now, actions);
         let limit = self.who.cut_off_ms.map(Duration::from_millis);
-        // Whom the cluster does not take hears of no commit, and none waits for it.
+        // A node that the cluster refuses receives no commits, and no commit waits for it.
         let cut_off =
             self.is_refused || limit.is_some_and(|limit| now.since(self.received) >= limit);
         if cut_off != self.cut_off {
@@ -455,8 +458,8 @@ impl Follower {
         }
     }
 
-    /// Where nobody could take this node in for so long, because the store takes no writes, the
-    /// catalog says by the node's name which one it is.
+    /// If no node could admit this node for so long, because the store takes no writes, finds its
+    /// number in the catalog by its name.
     fn name_alone(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
         let is_time = now.since(self.started) >= self.timing().remember_after();
         let is_due = self.id.is_none() && !self.is_refused && is_time;
@@ -470,11 +473,11 @@ impl Follower {
         let Some(coordinator) = self.coordinator.clone() else {
             return;
         };
-        let said = self.said();
+        let reported_state = self.reported_state();
         let is_due = match &self.waiting {
             None => now.monotonic >= self.next_beat && !self.left,
-            // Progress alone waits for the next one.
-            Some((_, _, before)) => is_news(before, &said) || self.replicas_are_news(now),
+            // Progress alone waits for the next heartbeat.
+            Some((_, _, before)) => is_news(before, &reported_state) || self.replicas_are_news(now),
         };
         if !is_due {
             return;
@@ -490,12 +493,12 @@ impl Follower {
             cluster: self.cluster,
             who: self.who.clone(),
             seq: self.seq,
-            revision: said.revision,
-            serves: said.serves,
-            holds: said.holds,
-            rollouts: said.rollouts.clone(),
-            moving: said.moving.clone(),
-            leaving: said.leaving,
+            revision: reported_state.revision,
+            serves: reported_state.serves,
+            holds: reported_state.holds,
+            rollouts: reported_state.rollouts.clone(),
+            moving: reported_state.moving.clone(),
+            leaving: reported_state.leaving,
             free_bytes: self.room.free_bytes,
             fetched_bytes_per_s: self.room.fetched_bytes_per_s,
             problems,
@@ -505,14 +508,15 @@ impl Follower {
             reads,
             leaders_known: self.replicas.mark,
         };
-        self.waiting = Some((self.seq, now.monotonic, said));
+        self.waiting = Some((self.seq, now.monotonic, reported_state));
         actions.push(FollowerAction::Beat {
             to: coordinator,
             beat: Box::new(beat),
         });
     }
 
-    /// Whether to report at once what replicas here did: a plan, a load, or a split waits for it.
+    /// Returns whether to report the progress of local replicas at once: a plan, a load, or a split
+    /// waits for it.
     fn replicas_are_news(&self, now: Now) -> bool {
         let Some((_, model)) = &self.known else {
             return false;
@@ -524,7 +528,7 @@ impl Follower {
             && model.waits_for_replicas()
     }
 
-    fn said(&self) -> ReportedState {
+    fn reported_state(&self) -> ReportedState {
         let Some((head, model)) = &self.known else {
             return ReportedState {
                 revision: 0,
@@ -559,7 +563,7 @@ impl Follower {
         }
     }
 
-    /// Whether what is here of what serves answers.
+    /// Returns whether all local ranges of the serving versions answer.
     fn is_active(&self, model: &Model) -> bool {
         let mut serving = model
             .all_tables()

@@ -1,4 +1,4 @@
-//! Replicas of live tables: what the catalog wants here, and what is told of them.
+//! The catalog's orders of replicas of live tables, and the reports about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::reporting::ReportQueue;
 use crate::reports::GroupReport;
 use crate::time::Now;
 
-/// What a follower knows of the replicas of live tables.
+/// A follower's knowledge of replicas of live tables.
 #[derive(Debug, Default)]
 pub struct Replicas {
     pub reporting: ReportQueue<GroupReport>,
@@ -24,20 +24,20 @@ pub struct Replicas {
     pub mark: LeadersMark,
     ordered: Vec<ReplicaOrder>,
     missing: BTreeMap<TableName, usize>,
-    /// What keeps tables here from being as they are to be.
+    /// Why local tables are not in their ordered state.
     pub troubles: Vec<String>,
-    /// The head and the node by which they were ordered, and whether from memory.
+    /// The head and the node of the last orders, and whether they were from memory.
     ordered_of: Option<(u64, NodeId, bool)>,
-    /// What is known is what was known before the start, and maybe not the newest of that.
+    /// The known orders are from before the start, and may not be the newest from that time.
     pub is_from_memory: bool,
-    /// When the newest head was certain to be the one that is known here.
+    /// When the known head was last certain to be the newest.
     pub certain: Option<Duration>,
-    /// The newest head at a moment, which was not known here then.
+    /// The newest head at a moment when this node did not know it yet.
     named: Option<(u64, Duration)>,
 }
 
 impl Replicas {
-    /// Takes note of who leads. Returns whether it is news.
+    /// Records the leaders of groups. Returns whether any of that is news.
     pub fn lead(&mut self, news: LeadersReport) -> bool {
         self.mark = news.mark;
         let is_news = !news.leaders.is_empty();
@@ -47,15 +47,16 @@ impl Replicas {
 }
 
 impl Follower {
-    /// Whether the leaders of groups here may propose what the catalog wants: it is known what that
-    /// is by now. A node that is cut off proposes nothing.
+    /// Returns whether local leaders may propose the catalog's changes: the known head is certain
+    /// to be current. A node that is cut off proposes nothing.
     pub fn may_steer(&self, now: Now) -> bool {
         let lost = self.timing().heartbeat_lost();
         let is_certain = |certain: Duration| now.since(certain) < lost;
         self.loading.is_none() && self.replicas.certain.is_some_and(is_certain)
     }
 
-    /// The coordinator, or the catalog, names this head; none: the one that is known here.
+    /// Records that the coordinator, or the catalog, named this head as the newest; none: the known
+    /// one.
     pub(super) fn is_certain(&mut self, now: Now, head: Option<&Head>) {
         let known = self.known.as_ref().map(|(known, _)| known.revision);
         let unknown = head.filter(|head| known < Some(head.revision));
@@ -66,7 +67,7 @@ impl Follower {
         }
     }
 
-    /// A head is known by now, and may be the one that was named before it was read.
+    /// Records that a head is now known. It may be the one that was named before it was loaded.
     pub(super) fn is_certain_of(&mut self, revision: u64) {
         if let Some((_, at)) = self.replicas.named.take_if(|(named, _)| *named <= revision) {
             self.replicas.certain = self.replicas.certain.max(Some(at));
@@ -74,12 +75,12 @@ impl Follower {
         }
     }
 
-    /// Who led groups when last heard of.
+    /// Returns the last known leaders of groups.
     pub fn leaders(&self) -> &BTreeMap<GroupId, NodeId> {
         &self.replicas.leaders
     }
 
-    /// Has replicas made, run, or removed where the head wants others than before.
+    /// Orders replicas to be created, run, or removed if the head wants others than before.
     pub(super) fn order_replicas(&mut self, actions: &mut Vec<FollowerAction>) {
         let (Some((head, model)), Some(me)) = (&self.known, self.id) else {
             return;

@@ -1,4 +1,4 @@
-//! The files by which who asks and a table's owner talk.
+//! The files by which a command asks a table's owner for a checkpoint.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,13 +10,15 @@ use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::TableFiles;
 
-/// How long an owner that does what is asked is waited for: a server looks several times a second.
+/// How long the asker waits for an owner that serves requests: a server looks several times a
+/// second.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same of one that has not said that it does: a server may just have opened the table.
+/// How long it waits for one that has not said that it serves them: a server may just have opened
+/// the table.
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 pub const POLL: Duration = Duration::from_millis(20);
 
-/// The directory of one who asks.
+/// The directory of one asker.
 #[derive(Debug, Clone)]
 pub struct AskFiles {
     pub dir: PathBuf,
@@ -28,8 +30,8 @@ impl AskFiles {
         Self { dir }
     }
 
-    /// Makes the directory. Whoever looks removes the one above it while that is empty, which may
-    /// be now.
+    /// Creates the directory. Any process that looks for requests removes the parent while it is
+    /// empty, which may happen now.
     pub fn create(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         const TRIES: usize = 10;
         let mut made = disk.create_dir_all(&self.dir);
@@ -68,12 +70,12 @@ impl AskFiles {
         }
     }
 
-    /// Whether a checkpoint is asked for, and not made yet.
+    /// Returns whether a checkpoint is requested, and not made yet.
     pub fn is_open(&self, disk: &dyn Disk) -> Result<bool, StoreError> {
         Ok(self.text(disk, "ask")?.is_some() && self.outcome(disk)?.is_none())
     }
 
-    /// Whether the owner has begun.
+    /// Returns whether the owner has begun.
     pub fn is_taken(&self, disk: &dyn Disk) -> Result<bool, StoreError> {
         let path = self.dir.join("taken");
         disk.exists(&path).at("look for", &path)
@@ -86,7 +88,7 @@ impl AskFiles {
         Ok(self.text(disk, "refused")?.map(Err))
     }
 
-    /// The store first: what has no ask any more takes no room.
+    /// Removes the store first: a store without its request takes no space.
     pub fn remove(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         for dir in [&self.store(), &self.dir] {
             match disk.remove_dir_all(dir) {
@@ -98,7 +100,7 @@ impl AskFiles {
     }
 }
 
-/// The directories of those who ask and live; those of others are removed.
+/// Returns the directories of live askers, and removes those of dead ones.
 pub fn living_asks(
     disk: &dyn Disk,
     clock: &dyn Clock,
@@ -110,14 +112,14 @@ pub fn living_asks(
         names => names.at("list", &dir)?,
     };
     if names.is_empty() {
-        // So that whoever looks often finds nothing in the table's directory. It stays where
-        // somebody has begun to ask.
+        // Without it, the next look finds nothing in the table's directory. It stays if a process
+        // has begun to ask.
         let _ = disk.remove_dir(&dir);
     }
     let mut row_estimate = Vec::new();
     for name in names {
         let ask = AskFiles::new(files, &name);
-        // Who has just made it, and comes to lock it now, finds it locked or gone.
+        // A process that has just created it, and is about to lock it, finds it locked or gone.
         match left(disk, clock, &ask)? {
             None => row_estimate.push(ask),
             Some(_lock) => ask.remove(disk)?,
@@ -126,7 +128,7 @@ pub fn living_asks(
     Ok(row_estimate)
 }
 
-/// How long whoever has a table open is waited for.
+/// Returns how long an asker waits for the process that has the table open.
 pub fn patience(
     disk: &dyn Disk,
     clock: &dyn Clock,
@@ -139,7 +141,7 @@ pub fn patience(
     })
 }
 
-/// The lock of a directory that nobody asks by; none: its asker lives.
+/// Returns the lock of a directory whose asker is gone; `None` if the asker lives.
 fn left(
     disk: &dyn Disk,
     clock: &dyn Clock,
@@ -149,7 +151,7 @@ fn left(
     Ok(try_lock(disk, &ask.lock(), &words)?.ok())
 }
 
-/// Removes what those left who died.
+/// Removes the directories of dead askers.
 pub(crate) fn sweep_asks(
     disk: &dyn Disk,
     clock: &dyn Clock,

@@ -1,4 +1,4 @@
-//! Copying a moment of a table into a store.
+//! Copies a moment of a table into a store.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,29 +19,29 @@ use crate::push::take_push_lock;
 use crate::store::Store;
 
 const COPY_BYTES: usize = 4 << 20;
-/// Of a sound run in another one's place.
+/// The error for a valid run in the place of another one.
 const OTHER_RUN: &str =
     "it is not the run that the manifest names: the file it was copied from is damaged";
-/// Directories above one another, at most.
+/// The most directory levels that are searched.
 const MOST_LEVELS: usize = 64;
 
-/// What was copied.
+/// The size of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointCopy {
     /// The runs of all partitions.
     pub runs: usize,
-    /// Their records; several of one key count separately.
+    /// Their records; duplicate keys are counted separately.
     pub records: u64,
     /// The length of their files.
     pub file_bytes: u64,
-    /// Bytes of these that took no room, being linked.
+    /// Bytes of these that took no space because their files were linked.
     pub linked_bytes: u64,
 }
 
 impl TableCheckpoint {
-    /// Copies it into the store at `root`, which is made if there is none. Files are linked where
-    /// they lie on one file system, and copied elsewhere; `advance` gets their bytes. The
-    /// table is there whole or not at all.
+    /// Copies the checkpoint into the store at `root`, which is created if absent. Files are linked
+    /// within one file system, and copied otherwise; `advance` gets their bytes. After a crash the
+    /// table exists as a whole or not at all.
     pub fn copy_to(
         &self,
         (disk, clock, random): (Arc<dyn Disk>, Arc<dyn Clock>, Arc<dyn Random>),
@@ -61,8 +61,8 @@ impl TableCheckpoint {
         copied
     }
 
-    /// [`TableCheckpoint::copy_to`] into a store that is there. A table of that name is left alone,
-    /// and the copy refused.
+    /// [`TableCheckpoint::copy_to`] into an existing store. If the store has a table of that name,
+    /// the copy is refused.
     pub fn copy_into(
         &self,
         to: &Store,
@@ -127,7 +127,7 @@ impl TableCheckpoint {
 }
 
 impl TableCheckpoint {
-    /// Reads a copied run back from the device: it is the one that the manifest names.
+    /// Reads a copied run back from the device, and checks that it is the one in the manifest.
     pub(super) fn check_copied(
         &self,
         disk: &dyn Disk,
@@ -145,14 +145,15 @@ impl TableCheckpoint {
         })
     }
 
-    /// What each run amounts to, by the name of its file.
+    /// Returns the summary of each run, by the name of its file.
     pub(crate) fn summaries(&self) -> BTreeMap<String, RunSummary> {
         let runs = self.manifest.files();
         runs.map(|run| (run_file(&run.id), run.summary)).collect()
     }
 }
 
-/// Whether the directory, made or not, lies below one that has a file of one of these names.
+/// Returns whether the directory, existing or not, is below one that has a file of one of these
+/// names.
 pub(crate) fn is_below(disk: &dyn Disk, root: &Path, marks: &[&str]) -> Result<bool, StoreError> {
     let whole = std::path::absolute(root).at("look for", root)?;
     let mut above = whole.clone();
@@ -173,11 +174,11 @@ pub(crate) fn is_below(disk: &dyn Disk, root: &Path, marks: &[&str]) -> Result<b
     Ok(false)
 }
 
-/// What there was of the store before the copy.
+/// The part of the store that existed before the copy.
 enum StoreBefore {
-    /// All of it.
+    /// The store existed: there is nothing to undo.
     Nothing,
-    /// An empty directory, or none.
+    /// The store did not exist. `dir`: nor did its directory.
     Store { dir: bool },
 }
 
@@ -191,7 +192,7 @@ impl StoreBefore {
         Ok(StoreBefore::Store { dir })
     }
 
-    /// Removes a store that was made for the copy, unless somebody has made a table in it.
+    /// Removes a store that was made for the copy, unless another process has made a table in it.
     fn undo(self, store: &Store) {
         if let StoreBefore::Store { dir } = self
             && let Err(error) = store.unmake(dir)

@@ -1,23 +1,26 @@
-//! A moment of a live table as a store of its own, whether another process has the table open or
-//! not; and asking that process to give a table up.
+//! Checkpoints: a moment of a live table as a store of its own.
 //!
-//! Runs never change, so a moment of a table is a manifest and links to the files of runs. Whoever
-//! has the table open makes them, when asked to; nobody has, then who asks opens it. Asking goes by
-//! files, in a directory of its own for each who asks:
+//! They work whether another process has the table open or not. This module also lets a process ask
+//! the owner to close a table.
 //!
-//! 1. Who asks makes `asks/ID/lock`, which it holds for as long as it wants the answer, then
-//!    `asks/ID/ask`.
-//! 2. The owner writes what is in memory to runs, makes the store `asks/ID/store` with links to the
-//!    runs, and last `asks/ID/done`; or `asks/ID/refused`, which says why.
-//! 3. Who asked reads the store, or copies it, and removes `asks/ID`.
+//! Runs never change, so a moment of a table is a manifest and links to the files of runs. The
+//! process that has the table open (the owner) makes them on request. If no process has it open,
+//! the asker opens it. A request is made by files, in a directory of its own for each asker:
 //!
-//! Who drops a table holds `drop.lock`, which needs no space; the owner closes the table then, and
-//! `live.lock` is free.
+//! 1. The asker makes `asks/ID/lock`, and holds it for as long as it wants the answer. Then it
+//!    makes `asks/ID/ask`.
+//! 2. The owner writes memory to runs, makes the store `asks/ID/store` with links to the runs, and
+//!    last `asks/ID/done`; or `asks/ID/refused`, which says why.
+//! 3. The asker reads the store, or copies it, and removes `asks/ID`.
 //!
-//! An owner that does what is asked holds `asks.lock`; where nobody does, who asks gives up soon.
+//! A process that drops a table holds `drop.lock`, which needs no space. The owner then closes the
+//! table, and `live.lock` is free.
 //!
-//! A directory whose lock nobody holds is left by a process that died; it is removed by the next
-//! who looks.
+//! An owner that serves requests holds `asks.lock`. If no process holds it, the asker gives up
+//! soon.
+//!
+//! A directory whose lock is free was left by a dead process. The next process that looks removes
+//! it.
 
 mod ask;
 mod copy;
@@ -45,10 +48,10 @@ pub(crate) use ask::sweep_asks;
 use ask::{AskFiles, POLL, patience};
 pub use take::CheckpointRequest;
 
-/// How long a drop waits for another one, or for an owner's look whether there is one.
+/// How long a drop waits for another one, or for the owner to look for it.
 const DROPS: Duration = Duration::from_secs(10);
 
-/// A moment of a live table was not to be had.
+/// The reason why a checkpoint of a live table failed.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     #[error(
@@ -66,15 +69,15 @@ pub enum CheckpointError {
     Store(#[from] StoreError),
 }
 
-/// A moment of a live table, for as long as this is held. It takes room only for what is merged
-/// away meanwhile.
+/// A moment of a live table, for as long as this is held. It takes space only for runs that are
+/// merged away meanwhile.
 #[derive(Debug)]
 pub struct Checkpoint {
     asking: RequestDir,
     store: Store,
 }
 
-/// A directory in which something is asked; dropped, it is removed.
+/// The directory of a request. Dropping it removes the directory.
 #[derive(Debug)]
 struct RequestDir {
     store: Store,
@@ -84,8 +87,9 @@ struct RequestDir {
 }
 
 impl Store {
-    /// A moment of a live table: all that was written to it before, and nothing that is written
-    /// after this returns. `budget` is for opening the table where nobody has it open.
+    /// Makes a checkpoint of a live table. It has everything that was written before the call, and
+    /// nothing that is written after it returns. `budget` is used to open the table if no process
+    /// has it open.
     pub fn checkpoint(
         &self,
         name: &TableName,
@@ -98,7 +102,7 @@ impl Store {
         let asking = RequestDir::begin(self, name)?;
         asking.wait(|asking| match self.live_table(name, budget) {
             Ok(table) => {
-                // What comes of it is told by the files, as it is by another owner.
+                // The files report the outcome, as with another owner.
                 table.take_asks()?;
                 Ok(asking
                     .outcome()?
@@ -122,8 +126,8 @@ impl Store {
         Ok(Checkpoint { asking, store })
     }
 
-    /// Has the process that has a live table open give it up, if one has, for as long as `then`
-    /// takes. Takes no space but where the table was never open.
+    /// Asks the process that has a live table open, if any, to close it, for as long as `then`
+    /// runs. Takes no space unless the table was never open.
     pub(crate) fn given_up<R>(
         &self,
         name: &TableName,
@@ -164,13 +168,14 @@ impl Store {
     }
 }
 
-/// How a look at the answer ended: what came of it, or who has the table and why it is not known.
+/// The outcome of a look for the answer: the result, or the table's owner and why the result is
+/// unknown.
 type CheckpointAnswer = Option<Result<(), (Option<String>, String)>>;
 
-/// How often asking is begun anew whose directory was taken for one that a dead process left.
+/// How many times a request is retried after another process removed its directory as abandoned.
 const BEGINNINGS: usize = 10;
 
-/// Whether somebody took the directory away before it was locked.
+/// Returns whether another process removed the directory before it was locked.
 fn was_swept(error: &StoreError) -> bool {
     match error {
         StoreError::Locked { .. } => true,
@@ -180,7 +185,7 @@ fn was_swept(error: &StoreError) -> bool {
 }
 
 impl RequestDir {
-    /// Between the making of its directory and the lock in it anybody may sweep it away.
+    /// Creates the directory and its lock. In between, any process may remove the directory.
     fn begin(store: &Store, table: &TableName) -> Result<Self, StoreError> {
         let dir = TableFiles::new(store.root(), table);
         sweep_asks(&**store.disk(), &**store.clock(), &dir)?;
@@ -214,7 +219,7 @@ impl RequestDir {
         Ok(asking)
     }
 
-    /// Looks until an answer is there; who has the table is given some seconds.
+    /// Waits for an answer. The owner gets some seconds.
     fn wait(
         &self,
         look: impl Fn(&Self) -> Result<CheckpointAnswer, CheckpointError>,
@@ -249,7 +254,7 @@ impl RequestDir {
         patience(&**self.store.disk(), &**self.store.clock(), &files)
     }
 
-    /// What came of it, once that is known.
+    /// Returns the outcome, once it is known.
     fn outcome(&self) -> Result<Option<Result<(), String>>, StoreError> {
         self.files.outcome(&**self.store.disk())
     }
@@ -265,19 +270,19 @@ impl Drop for RequestDir {
 }
 
 impl Checkpoint {
-    /// The store that has the table as it was, and nothing else.
+    /// Returns the store that has the table as it was, and nothing else.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The table in it, to be copied.
+    /// Returns the table in it, to be copied.
     pub fn table(&self) -> Result<TableCheckpoint, LiveError> {
         TableCheckpoint::of_store(&self.store, &self.asking.table)
     }
 
-    /// Copies it into the store at `root`, which is made if there is none. Files are linked where
-    /// both lie on one file system, and copied elsewhere; `advance` is told of their bytes. The
-    /// table is there whole or not at all.
+    /// Copies the checkpoint into the store at `root`, which is created if absent. Files are linked
+    /// within one file system, and copied otherwise; `advance` gets their bytes. After a crash the
+    /// table exists as a whole or not at all.
     pub fn copy_to(
         &self,
         root: &Path,

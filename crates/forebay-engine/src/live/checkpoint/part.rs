@@ -1,7 +1,7 @@
 //! Some partitions of an open live table at one moment, whose files stay while others copy them.
 //!
-//! A node of a cluster gives away what it leads of a table in this way: the whole table is put
-//! together from the parts of all leaders ([`TableCheckpoint`](super::TableCheckpoint)).
+//! A node of a cluster shares the partitions that it leads in this way. The whole table is
+//! assembled from the parts of all leaders ([`TableCheckpoint`](super::TableCheckpoint)).
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::name::RunId;
 use crate::partition::PartitionId;
 use crate::seal::DocumentError;
 
-/// Partitions at one moment. Merges leave their files in place until this is dropped; nothing is
-/// linked or written for it. The table stays open for as long.
+/// Partitions at one moment. Merges keep their files until this is dropped; nothing is linked or
+/// written for it. The table stays open as long.
 #[derive(Debug)]
 pub struct PartCheckpoint {
     table: LiveTable,
@@ -26,8 +26,9 @@ pub struct PartCheckpoint {
 }
 
 impl LiveTable {
-    /// These partitions as they are now, or a little later: what is in memory is written to runs
-    /// first. Each of them is of one moment; all are where nothing is written to them meanwhile.
+    /// Returns these partitions as they are now, or a little later: memory is written to runs
+    /// first. Each partition is of one moment. All are of one moment if nothing is written to them
+    /// meanwhile.
     pub fn checkpoint_of(&self, ids: &[PartitionId]) -> Result<PartCheckpoint, LiveError> {
         let manifest = self.shared().checkpoint_of(ids)?;
         let table = self.unbound();
@@ -36,12 +37,12 @@ impl LiveTable {
 }
 
 impl PartCheckpoint {
-    /// What it consists of, for [`TableCheckpoint::join`](super::TableCheckpoint::join).
+    /// Returns the encoded manifest, for [`TableCheckpoint::join`](super::TableCheckpoint::join).
     pub fn to_bytes(&self) -> Result<Vec<u8>, DocumentError> {
         self.manifest.to_bytes()
     }
 
-    /// The partitions, each with the epoch that it is of.
+    /// Returns the partitions, each with its epoch.
     pub fn partitions(&self) -> impl Iterator<Item = (PartitionId, u64)> {
         let partitions = self.manifest.partitions.iter();
         partitions.map(|partition| (partition.id, partition.epoch))
@@ -71,7 +72,7 @@ impl LiveShared {
         let place = |id: &PartitionId| self.parts.find(*id).ok_or_else(|| self.no_partition(*id));
         let places: Vec<usize> = ids.iter().map(place).collect::<Result<_, _>>()?;
         self.flush_of(&places)?;
-        // A run is removed by who has replaced a manifest that named it.
+        // Only a thread that has replaced a manifest removes runs that the old one named.
         let structure = self.structure.lock();
         let mut manifest = structure.without_log();
         manifest.gone.clear();

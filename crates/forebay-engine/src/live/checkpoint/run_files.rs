@@ -1,4 +1,4 @@
-//! Where the files of a checkpoint's runs are.
+//! The places of the files of a checkpoint's runs.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -11,11 +11,11 @@ use forebay_io::{Disk, ReadFile};
 use crate::layout::{TableFiles, run_of};
 use crate::name::RunId;
 
-/// Where the files of runs are read from, by their names (`ID.run`, `ID.ext`).
+/// A source of the files of runs, by their names (`ID.run`, `ID.ext`).
 pub trait RunFiles: Debug + Send + Sync {
     fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// Where the file lies, if it is one of this machine that may be linked.
+    /// Returns the path of the file, if it is on this machine and may be linked.
     fn path(&self, file: &str) -> Option<PathBuf>;
 }
 
@@ -37,7 +37,7 @@ impl DiskFiles {
         }
     }
 
-    /// Files of which others get copies of their own, never links.
+    /// Returns files that are always copied, never linked.
     pub fn copied(disk: Arc<dyn Disk>, files: &TableFiles) -> Self {
         Self {
             may_link: false,
@@ -56,7 +56,7 @@ impl RunFiles for DiskFiles {
     }
 }
 
-/// Files of several places.
+/// Files in several places.
 #[derive(Debug)]
 pub struct JoinedFiles {
     files: HashMap<RunId, Arc<dyn RunFiles>>,

@@ -1,4 +1,4 @@
-//! The side of a checkpoint that has the table open.
+//! The owner's side of a checkpoint: it serves the requests of other processes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,22 +18,23 @@ use crate::live::shared::LiveShared;
 use crate::name::TableName;
 use crate::store::Store;
 
-/// Every how many looks it is looked whether somebody drops the table.
+/// The owner looks for a drop of the table once every this many looks.
 const DROP_LOOKS: u64 = 5;
 
-/// What others asked of a table.
+/// A request of another process, and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointRequest {
     /// A checkpoint, which was made.
     Checkpoint,
     /// A checkpoint, which could not be made.
     Refused { why: String },
-    /// To be closed, and not opened again while [`Store::is_to_be_given_up`] says so.
+    /// A request to close the table, and not to open it again while [`Store::is_to_be_given_up`] is
+    /// true.
     GiveUp,
 }
 
 impl Store {
-    /// Whether another process waits for this live table to be closed. Writes nothing.
+    /// Returns whether another process waits for this live table to be closed. Writes nothing.
     pub fn is_to_be_given_up(&self, name: &TableName) -> Result<bool, StoreError> {
         let path = TableFiles::new(self.root(), name).drop_lock();
         self.disk().is_locked(&path).at("look at", &path)
@@ -41,15 +42,15 @@ impl Store {
 }
 
 impl LiveTable {
-    /// Does what other processes ask of this table; see the module `checkpoint`. For whoever keeps
-    /// tables open for long: call it several times a second.
+    /// Serves the requests of other processes for this table; see the module `checkpoint`. A
+    /// process that keeps tables open should call this several times a second.
     pub fn take_asks(&self) -> Result<Vec<CheckpointRequest>, StoreError> {
         let shared = self.shared();
         shared.take_asks(&shared.names()?)
     }
 
     /// [`LiveTable::take_asks`] and [`LiveTable::take_load`] with one look at the table's
-    /// directory. Writes nothing while nothing is asked.
+    /// directory. Writes nothing while there are no requests.
     pub fn take_all(&self) -> Result<(Vec<CheckpointRequest>, Option<LoadOutcome>), StoreError> {
         let shared = self.shared();
         let names = shared.names()?;
@@ -59,7 +60,7 @@ impl LiveTable {
 }
 
 impl LiveShared {
-    /// The names in the table's directory: what others ask begins with an entry there.
+    /// Returns the names in the table's directory: each request begins with an entry there.
     pub fn names(&self) -> Result<Vec<String>, StoreError> {
         let dir = &self.files.dir;
         self.disk().list(dir).at("list", dir)
@@ -91,8 +92,8 @@ impl LiveShared {
         Ok(taken)
     }
 
-    /// Whether somebody drops the table. At the first look the file is made by which that is told:
-    /// who drops a table on a full disk has no space for it.
+    /// Returns whether a process drops the table. The first look creates the lock file: a process
+    /// that drops a table on a full disk has no space for it.
     fn is_to_be_given_up(&self, is_first: bool) -> Result<bool, StoreError> {
         if !is_first {
             return self.store.is_to_be_given_up(&self.shape.table);
@@ -128,7 +129,8 @@ impl LiveShared {
         for dir in [files.runs(), files.log_dir()] {
             disk.create_dir_all(&dir).at("create", &dir)?;
         }
-        // Runs are removed when a manifest without them is in place, and none is put there now.
+        // Runs are removed after a manifest without them is in place. None is replaced while this
+        // is held.
         let structure = self.structure.lock();
         let manifest = structure.without_log();
         for run in manifest.files() {
@@ -144,7 +146,7 @@ impl LiveShared {
     }
 }
 
-/// Puts a manifest in place whose runs are there: from here on the table is.
+/// Puts a manifest in place whose runs exist. From here on the table exists.
 pub(super) fn put_manifest(
     disk: &dyn forebay_io::Disk,
     files: &TableFiles,

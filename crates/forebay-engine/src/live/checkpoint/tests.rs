@@ -1,4 +1,4 @@
-//! Checkpoints of tables that are open elsewhere or nowhere, with every call failing.
+//! Checkpoints of tables that are open in another process or in none, with every call failing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn write(table: &LiveTable, number: u32) {
         .unwrap();
 }
 
-/// How many of the keys written one after the other are there; no key is behind one that is not.
+/// Returns the number of consecutive keys that exist; no key exists after a missing one.
 fn count(table: &LiveTable) -> u32 {
     let mut walk = table.entries();
     let mut found = Vec::new();
@@ -66,7 +66,7 @@ fn files_of_asks(disk: &SimDisk) -> usize {
     disk.files().iter().filter(|path| asks(path)).count()
 }
 
-/// Does what is asked of the table while `work` goes on.
+/// Serves the requests for the table while `work` runs.
 fn serving<R>(table: &LiveTable, work: impl FnOnce() -> R) -> R {
     let over = TestOver::default();
     std::thread::scope(|scope| {
@@ -236,11 +236,11 @@ fn a_look_is_one_call_while_nothing_is_asked() {
         assert_eq!(table.take_all().unwrap(), (vec![], None));
         disk.calls() - before
     };
-    // One of five looks whether somebody drops the table, too.
+    // One of five looks also looks for a drop of the table.
     let five = || (0..5).map(|_| look()).sum::<u64>();
     five();
     assert_eq!(five(), 6);
-    // Nor does a checkpoint leave anything to be looked at.
+    // A checkpoint leaves nothing to look at, either.
     drop(serving(&table, || store_on(&disk).checkpoint(&name(), &budget())).unwrap());
     five();
     assert_eq!(five(), 6);

@@ -1,5 +1,6 @@
-//! A moment of a whole live table, wherever its files are: in a store, on the nodes of a cluster,
-//! in a backup. It is copied into a store, or into a backup.
+//! A moment of a whole live table, which can be copied into a store or a backup.
+//!
+//! Its files may be in a store, on the nodes of a cluster, or in a backup.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use crate::route::Router;
 use crate::seal::DocumentError;
 use crate::store::Store;
 
-/// A run of a moment that has one run a partition.
+/// A run of a checkpoint that has one run a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointRun {
-    /// Of its partition.
+    /// The bounds of its partition.
     pub bounds: Bounds,
     pub id: RunId,
     pub summary: RunSummary,
@@ -37,7 +38,7 @@ pub struct TableCheckpoint {
     pub(crate) files: Arc<dyn RunFiles>,
 }
 
-/// Why parts do not make a whole table.
+/// The reason why parts do not make a whole table.
 #[derive(Debug, Error)]
 pub enum JoinError {
     #[error("there is no part")]
@@ -46,15 +47,15 @@ pub enum JoinError {
     Unreadable(#[from] DocumentError),
     #[error("a part is of table {found}, another one of {table}")]
     Other { table: TableName, found: TableName },
-    /// Partitions have moved, or were split, while the parts were made: make them again.
+    /// Partitions have moved, or were split, while the parts were made. Make the parts again.
     #[error("the parts do not make the whole table: {0}")]
     NotWhole(String),
 }
 
 impl TableCheckpoint {
-    /// Puts together what several open tables have of one table: the bytes of each
+    /// Joins the parts that several open tables have of one table: the bytes of each
     /// [`PartCheckpoint`](super::PartCheckpoint), and where its files are. The result is a table of
-    /// a single store: what is said of replicas and their log is left out.
+    /// a single store, without replicas and their log.
     pub fn join(parts: Vec<(Vec<u8>, Arc<dyn RunFiles>)>) -> Result<Self, JoinError> {
         let mut whole: Option<LiveManifest> = None;
         let mut files = HashMap::new();
@@ -91,7 +92,7 @@ impl TableCheckpoint {
         Ok(Self { manifest, files })
     }
 
-    /// The table of a store that nobody has open, such as that of a checkpoint.
+    /// Returns a table of a store that no process has open, such as that of a checkpoint.
     pub fn of_store(store: &Store, name: &TableName) -> Result<Self, LiveError> {
         let files = TableFiles::new(store.root(), name);
         let manifest = store.read_live_manifest(name, &files)?;
@@ -103,7 +104,7 @@ impl TableCheckpoint {
         Ok(Self { manifest, files })
     }
 
-    /// Leaves out the partitions in which none of these keys lies.
+    /// Removes the partitions that have none of these keys.
     pub fn retain_partitions_of(&mut self, keys: &[Vec<u8>]) {
         let bounds = self.manifest.partitions.iter();
         let bounds = bounds.map(|partition| &partition.bounds).enumerate();
@@ -125,12 +126,12 @@ impl TableCheckpoint {
         &self.manifest.options
     }
 
-    /// The partitions, in the table's order.
+    /// Returns the partitions, in the table's order.
     pub fn ranges(&self) -> Vec<PartitionRange> {
         self.manifest.ranges()
     }
 
-    /// The runs of all partitions.
+    /// Returns the runs of all partitions.
     pub fn runs(&self) -> Vec<CheckpointRun> {
         let partitions = self.manifest.partitions.iter();
         let runs = partitions.flat_map(|partition| {
@@ -144,7 +145,7 @@ impl TableCheckpoint {
         runs.collect()
     }
 
-    /// Copies a run to be one of a load, and reads it back. REQUIRES: the table is merged, so that
+    /// Copies a run as a run of a load, and reads it back. REQUIRES: the table is merged, so that
     /// each partition has one run at most.
     pub fn copy_run(
         &self,
@@ -172,22 +173,22 @@ impl TableCheckpoint {
         self.check_copied(disk, &new.path, &run.summary)
     }
 
-    /// The records of all runs; several of one key count separately.
+    /// Returns the records of all runs; duplicate keys are counted separately.
     pub fn records(&self) -> u64 {
         self.manifest.files().map(|run| run.summary.records).sum()
     }
 
-    /// The length of all files.
+    /// Returns the length of all files.
     pub fn file_bytes(&self) -> u64 {
         self.manifest.files().map(|run| run.files_bytes()).sum()
     }
 
-    /// The names of all files, with their lengths.
+    /// Returns the names of all files, with their lengths.
     pub(crate) fn file_names(&self) -> impl Iterator<Item = (String, u64)> {
         let files = self.manifest.files().flat_map(|run| {
             let extent_bytes = run.summary.ext_bytes;
             let extent = (extent_bytes > 0).then(|| (extent_file(&run.id), extent_bytes));
-            // The run last, so that it can be read back once it is there.
+            // The run is last, so that it can be read back once it is copied.
             [extent, Some((run_file(&run.id), run.summary.file_bytes))]
         });
         files.flatten()

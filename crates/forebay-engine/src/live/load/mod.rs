@@ -1,25 +1,26 @@
-//! Bulk-loading a live table, whether another process has it open or not.
+//! Bulk loads of a live table, whether another process has it open or not.
 //!
-//! A loader writes runs beside those of the table and offers them; whoever has the table open takes
-//! them: a server, which looks for offers, or else the loader itself, which opens the table when
-//! nobody has. One load of a table goes on at a time: it holds the push lock.
+//! A loader writes runs beside those of the table and offers them. The process that has the table
+//! open (the owner) takes them. This is a server, which looks for offers. If no process has the
+//! table open, the loader opens it itself. A table has one load at a time: the loader holds the
+//! push lock.
 //!
 //! 1. The loader writes `runs/load-ID.run`, one a partition, then `load-ID.offer`, which lists
 //!    them.
-//! 2. The owner renames the offer to `load-ID.taken`: from here on the loader cannot withdraw it.
+//! 2. The owner renames the offer to `load-ID.taken`. From here on the loader cannot withdraw it.
 //! 3. The owner renames the runs to `runs/ID.run` and adds them ([`LiveTable::ingest`]). The one
 //!    replacement of the manifest that adds them also names the load.
 //! 4. The owner renames `load-ID.taken` to `load-ID.done`, or to `load-ID.refused` beside a
-//!    `load-ID.why`. Neither rename needs space, so that a full disk is told of, too.
+//!    `load-ID.why`. Neither rename needs space, so a full disk is reported, too.
 //!
-//! Whoever dies, the load is in the manifest or it is not. An offer is taken only while its loader
-//! lives. When the owner dies the next one goes on from step 2: a manifest that names the load says
-//! that step 3 is done, and its runs are kept when a table is opened. What a loader that died
-//! leaves is removed by the next load, or when the table is opened.
+//! Whichever process dies, the load is in the manifest or it is not. The owner takes an offer only
+//! while its loader lives. If the owner dies, the next owner continues from step 2. A manifest that
+//! names the load shows that step 3 is done. Opening a table keeps the load's runs. The next load,
+//! or the next opening of the table, removes what a dead loader leaves.
 //!
-//! A live table of a cluster is open on its nodes, and the cluster's store has nothing of it. There
-//! a load is only staged (`staged`): the cluster's nodes bring the runs, and its groups decide. Its
-//! runs may be written by others, who need a `ticket` and no lock.
+//! A live table of a cluster is open on its nodes, and the cluster's store has none of its data.
+//! There a load is only staged (`staged`): the nodes fetch the runs, and the groups decide. Other
+//! processes may write its runs; they need a `ticket` and no lock.
 
 mod offer;
 mod staged;
@@ -54,11 +55,11 @@ pub use ticket::LoadTicket;
 /// second.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
-/// Who opens the table holds the loader's lock for a moment, to clean up after a load that died.
+/// How long a loader waits for its lock. A process that opens the table holds it for a moment, to
+/// remove what a dead load left.
 const CLEANING: Duration = Duration::from_secs(1);
 
-/// A load that did not come to its end. Nothing of it was added, unless the text says that this is
-/// not known.
+/// A load that failed. Nothing of it was added, unless the text says that this is unknown.
 #[derive(Debug, Error)]
 pub enum LoadError {
     #[error(
@@ -83,7 +84,7 @@ pub enum LoadError {
     Store(#[from] StoreError),
 }
 
-/// A load under way; dropped before its end, nothing of it stays.
+/// A load in progress. If it is dropped before its end, all its files are removed.
 #[derive(Debug)]
 pub struct Load {
     store: Store,
@@ -93,16 +94,16 @@ pub struct Load {
     table_id: u64,
     options: LiveOptions,
     partitions: Vec<PartitionRange>,
-    /// Its files stay when it is dropped.
+    /// Whether its files stay when it is dropped.
     is_left: bool,
-    /// Others write runs of it, too.
+    /// Whether other processes write runs of it, too.
     is_shared: bool,
     lock: Box<dyn Lock>,
 }
 
 impl Store {
-    /// Begins to load a live table. Refused with the holder's words while another load of it is
-    /// under way.
+    /// Begins to load a live table. During another load of it, this is refused with the holder's
+    /// description.
     pub fn begin_load(&self, name: &TableName) -> Result<Load, LoadError> {
         let table = name.clone();
         if !self.is_live(name)? {
@@ -151,18 +152,18 @@ impl Load {
         &self.options
     }
 
-    /// The partitions that the runs are for, in the table's order: those that it had when the load
-    /// began, unless others came.
+    /// Returns the partitions that the runs are for, in the table's order: those of the table when
+    /// the load began, unless `repartition` has replaced them.
     pub fn partitions(&self) -> &[PartitionRange] {
         &self.partitions
     }
 
-    /// The table has other partitions by now, as the catalog of its cluster says.
+    /// Replaces the partitions by those that the cluster's catalog has now.
     pub fn repartition(&mut self, partitions: Vec<PartitionRange>) {
         self.partitions = partitions;
     }
 
-    /// An id and a path for a run of a partition. Each call gives another one.
+    /// Returns an id and a path for a run of a partition. Each call returns another one.
     pub fn new_run(&self, partition: PartitionId) -> NewRun {
         let chance = self.store.random().next_u64();
         let id = RunId::plain(format!("{:05}-{chance:016x}", partition.0));
@@ -174,13 +175,13 @@ impl Load {
         self.store.disk()
     }
 
-    /// How to write such runs; sizes of pages and filters are the writer's.
+    /// Returns the options for such runs; the writer chooses sizes of pages and filters.
     pub fn run_options(&self) -> RunOptions {
         let prefix = self.table.wire_prefix();
         RunOptions::new(self.options.order, self.options.compression, &prefix)
     }
 
-    /// A directory for spill files, made if absent. It goes when the load does.
+    /// Returns a directory for spill files, created if absent. It is removed with the load.
     pub fn scratch_dir(&self) -> Result<PathBuf, StoreError> {
         let scratch = self.files.scratch();
         let made = self.store.disk().create_dir_all(&scratch);
@@ -189,7 +190,7 @@ impl Load {
     }
 
     /// Adds finished, synced runs to the table at one moment of its history, and returns once that
-    /// is durable. `budget` is for opening the table where nobody has it open.
+    /// is durable. `budget` is used to open the table if no process has it open.
     pub fn add(self, runs: &[IngestRun], budget: &Arc<Budget>) -> Result<(), LoadError> {
         self.offer(runs)?;
         let clock = self.store.clock();
@@ -200,7 +201,7 @@ impl Load {
             }
             match self.store.live_table(&self.table, budget) {
                 Ok(table) => {
-                    // What comes of it is told by the files, as it is by another owner.
+                    // The files report the outcome, as with another owner.
                     table.take_load()?;
                     return self.outcome()?.unwrap_or_else(|| {
                         Err(self.refused("its files were removed meanwhile".to_owned()))
@@ -232,7 +233,7 @@ impl Load {
         replace_file(disk, &path, &bytes).at("write", &path)
     }
 
-    /// What came of the offer, once that is known.
+    /// Returns the outcome of the offer, once it is known.
     fn outcome(&self) -> Result<Option<Result<(), LoadError>>, StoreError> {
         let disk = self.store.disk();
         let file = |state| file_of(&self.files, &self.id, state);
@@ -256,7 +257,7 @@ impl Load {
         LoadError::Refused { table, why }
     }
 
-    /// Takes the offer back, if nobody has taken it.
+    /// Withdraws the offer, if no owner has taken it.
     fn withdraw(&self) -> Result<bool, StoreError> {
         let file = |state| file_of(&self.files, &self.id, state);
         let (from, to) = (file(OfferState::Offer), file(OfferState::Withdrawn));
@@ -286,8 +287,8 @@ impl Drop for Load {
 }
 
 impl LiveTable {
-    /// Takes a load that waits to be added to this table, if one does; see the module `load`. For
-    /// whoever keeps tables open for long: call it several times a second.
+    /// Takes a waiting load and adds it to this table, if there is one; see the module `load`. A
+    /// process that keeps tables open should call this several times a second.
     pub fn take_load(&self) -> Result<Option<LoadOutcome>, StoreError> {
         let shared = self.shared();
         shared.take_load(&shared.names()?)

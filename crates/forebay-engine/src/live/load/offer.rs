@@ -1,4 +1,4 @@
-//! The files by which a loader and a table's owner talk.
+//! The files by which a loader and a table's owner communicate.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,10 +18,10 @@ use crate::seal::{DocumentError, seal, unseal};
 
 /// The format number of offers that this program writes and reads.
 const OFFER_FORMAT: u64 = 1;
-/// What the names of all files of loads begin with, and those of no others.
+/// The prefix of the names of all files of loads, and of no others.
 pub const PREFIX: &str = "load-";
 
-/// How far a load is, by its file's ending.
+/// The state of a load, which is the ending of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferState {
     Offer,
@@ -50,7 +50,7 @@ pub fn file_of(files: &TableFiles, id: &RunId, state: OfferState) -> PathBuf {
     files.dir.join(format!("{PREFIX}{id}.{}", state.ending()))
 }
 
-/// The name of a run until it is taken.
+/// Returns the name of a run until it is taken.
 pub fn staged(id: &RunId) -> RunId {
     RunId::plain(format!("{PREFIX}{id}"))
 }
@@ -61,7 +61,7 @@ pub fn staged(id: &RunId) -> RunId {
 pub struct Offer {
     forebay_load: u64,
     pub id: RunId,
-    /// That of the table it was made for.
+    /// The id of the table that the load was made for.
     pub table_id: u64,
     runs: Vec<OfferedRun>,
 }
@@ -104,7 +104,8 @@ impl Offer {
     }
 }
 
-/// The load that waits or is being taken, and its file, by the names in the table's directory.
+/// Returns the load that waits or is being taken, and its state, from the names in the table's
+/// directory.
 pub fn pending(names: &[String]) -> Option<(RunId, OfferState)> {
     let mut found = names.iter().filter_map(|name| {
         let (id, ending) = name.strip_prefix(PREFIX)?.split_once('.')?;
@@ -115,7 +116,7 @@ pub fn pending(names: &[String]) -> Option<(RunId, OfferState)> {
     found.next_back()
 }
 
-/// Reads an offer; `None` when it is gone.
+/// Reads an offer; `None` if it is gone.
 pub fn read(
     disk: &dyn Disk,
     files: &TableFiles,
@@ -132,7 +133,7 @@ pub fn read(
     Ok(Some(offer))
 }
 
-/// Whether the process of a table's load lives; if not, what it left is removed.
+/// Returns whether the loader's process lives. If not, its files are removed.
 pub fn loader_lives(
     disk: &dyn Disk,
     clock: &dyn Clock,
@@ -145,10 +146,10 @@ pub fn loader_lives(
     }
 }
 
-/// Removes the files of loads. REQUIRES the push lock. Runs that were taken are not among them: an
-/// owner may be about to add them.
+/// Removes the files of loads. REQUIRES the push lock. Runs that were taken stay: an owner may be
+/// about to add them.
 pub fn sweep(disk: &dyn Disk, files: &TableFiles) -> Result<(), StoreError> {
-    // Tasks may have written there.
+    // Other processes may have written to it.
     disk.look_again(&files.dir);
     for dir in [&files.dir, &files.runs()] {
         for name in disk.list(dir).at("list", dir)? {
@@ -164,7 +165,7 @@ pub fn sweep(disk: &dyn Disk, files: &TableFiles) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The files among the runs that opening a table must leave to a loader that lives.
+/// Returns the files among the runs that opening a table must keep for a live loader.
 pub(crate) fn kept_for_load(
     disk: &dyn Disk,
     clock: &dyn Clock,
@@ -183,7 +184,7 @@ pub(crate) fn kept_for_load(
     if kept.is_empty() || !loader_lives(disk, clock, files)? {
         return Ok(HashSet::new());
     }
-    // The owner before may have died with some of the runs renamed.
+    // The previous owner may have died with some of the runs renamed.
     let names = disk.list(&files.dir).at("list", &files.dir)?;
     if let Some((id, state @ OfferState::Taken)) = pending(&names)
         && let Some(offer) = read(disk, files, &id, state)?

@@ -1,6 +1,7 @@
-//! A load of a live table of a cluster, as it lies in the cluster's store: its runs, and a
-//! document that names them. It is whole once the document is there. What becomes of it is for the
-//! cluster to decide.
+//! A load of a live table of a cluster, staged in the cluster's store.
+//!
+//! It consists of its runs and a document that names them. It is complete once the document exists.
+//! The cluster then decides whether to add it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,14 +27,14 @@ use crate::store::Store;
 /// The format number of such documents that this program writes and reads.
 const STAGED_FORMAT: u64 = 1;
 
-/// What a load adds to the partitions of its table.
+/// The runs that a load adds to the partitions of its table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StagedLoad {
     forebay_staged_load: u64,
     pub table: TableName,
     pub id: RunId,
-    /// One a partition at most; a partition without rows has none.
+    /// At most one for each partition. A partition without rows has none.
     pub runs: Vec<StagedRun>,
 }
 
@@ -42,17 +43,17 @@ pub struct StagedLoad {
 pub struct StagedRun {
     pub partition: PartitionId,
     pub id: RunId,
-    /// What was read back of it before it was staged.
+    /// The summary that was read back before the load was staged.
     pub summary: RunSummary,
 }
 
 impl StagedLoad {
-    /// The document's name in the store.
+    /// Returns the document's name in the store.
     pub fn document(table: &TableName, id: &RunId) -> String {
         format!("tables/{table}/{PREFIX}{id}.staged")
     }
 
-    /// With the document's checksum, which identifies it.
+    /// Reads a document. Also returns its checksum, which identifies it.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u64), DocumentError> {
         unseal(bytes, "forebay_staged_load", STAGED_FORMAT)
     }
@@ -62,7 +63,7 @@ impl StagedLoad {
     }
 }
 
-/// Nobody else stages a load of a table while this lives.
+/// The right to stage a load of a table. No other process has it while this lives.
 #[derive(Debug)]
 pub struct LoadTurn {
     table: TableName,
@@ -71,7 +72,7 @@ pub struct LoadTurn {
 }
 
 impl StagedRun {
-    /// Its files in the store, that come to be a run at this path.
+    /// Returns its files in the store, which become a run at this path.
     pub fn files(&self, to: &Path) -> Vec<VersionFile> {
         let id = staged(&self.id);
         let file = |name: String, path: PathBuf, len_bytes| VersionFile {
@@ -90,8 +91,8 @@ impl StagedRun {
 }
 
 impl Store {
-    /// Keeps others from beginning to stage a load of a live table of the cluster that the store
-    /// belongs to. Waits some seconds for one that is being built.
+    /// Keeps other processes from staging a load of a live table of the store's cluster. Waits some
+    /// seconds if one is being built.
     pub fn take_load_turn(&self, name: &TableName) -> Result<LoadTurn, LoadError> {
         let files = TableFiles::new(self.root(), name);
         let (disk, runs) = (&**self.disk(), files.runs());
@@ -104,9 +105,9 @@ impl Store {
         })
     }
 
-    /// Begins to stage a load; the table is as its catalog says. What earlier loads left is
-    /// removed. REQUIRES: none of them is under way in the cluster, also none whose command has
-    /// died.
+    /// Begins to stage a load; options and partitions come from the table's catalog. Files of
+    /// earlier loads are removed. REQUIRES: no earlier load is in progress in the cluster, not even
+    /// one whose command has died.
     pub fn stage_load(
         &self,
         turn: LoadTurn,
@@ -115,7 +116,7 @@ impl Store {
     ) -> Result<Load, LoadError> {
         let LoadTurn { table, files, lock } = turn;
         let (disk, runs) = (&**self.disk(), files.runs());
-        // In object storage the place of work is made only now.
+        // In object storage the working directory is created only now.
         disk.create_dir_all(&runs).at("create", &runs)?;
         sweep(disk, &files)?;
         Ok(Load {
@@ -132,7 +133,7 @@ impl Store {
         })
     }
 
-    /// Removes what loads of a table of the store's cluster left, unless one is being built.
+    /// Removes the files of loads of a table of the store's cluster, unless one is being built.
     pub fn remove_staged(&self, name: &TableName) -> Result<(), LoadError> {
         let files = TableFiles::new(self.root(), name);
         let disk = &**self.disk();
@@ -149,8 +150,8 @@ impl Store {
 }
 
 impl Load {
-    /// Finishes a staged load: from now on the store has it whole. Returns its id, and the checksum
-    /// of its document.
+    /// Finishes a staged load: from now on the store has it complete. Returns its id, and the
+    /// checksum of its document.
     pub fn stage(&self, runs: &[(PartitionId, RunRef)]) -> Result<(RunId, u64), StoreError> {
         debug_assert!(
             runs.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len() == runs.len(),
@@ -186,7 +187,7 @@ impl Load {
         Ok((self.id.clone(), sum))
     }
 
-    /// Ends here, and leaves its files: nobody knows whether the cluster goes on with it.
+    /// Ends this handle and keeps the load's files: it is unknown whether the cluster adds it.
     pub fn leave(mut self) {
         self.is_left = true;
     }

@@ -1,4 +1,4 @@
-//! The side of a load that has the table open.
+//! The owner's side of a load: it takes offers and adds their runs.
 
 use std::io::{self, Write};
 
@@ -11,10 +11,10 @@ use crate::live::error::LiveError;
 use crate::live::shared::LiveShared;
 use crate::name::RunId;
 
-/// What came of a load that waited.
+/// The outcome of a load that waited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadOutcome {
-    /// So many runs were added.
+    /// This many runs were added.
     Added { runs: usize },
     /// Nothing was added.
     Refused { why: String },
@@ -82,11 +82,10 @@ impl LiveShared {
         self.ingest_load(&runs, &offer.id)
     }
 
-    /// Gives a run's files the names under which the manifest will know them, unless they have
-    /// them.
+    /// Renames a run's files to the names that the manifest will have, unless that is done.
     fn unstage(&self, id: &RunId) -> Result<(), StoreError> {
         let (disk, from) = (&**self.disk(), staged(id));
-        // The extent first: a run is moved when its own file is.
+        // The extent is first: a run counts as moved when its own file is.
         let extent = (self.files.extent(&from), self.files.extent(id));
         rename_if_there(disk, &extent)?;
         let run = (self.files.run(&from), self.files.run(id));
@@ -97,7 +96,7 @@ impl LiveShared {
         Err(io::Error::from(io::ErrorKind::NotFound)).at("take", &run.0)
     }
 
-    /// Whether the load was in the state `from`, and is in the state `to` now.
+    /// Moves the load from state `from` to state `to`. Returns whether it was in `from`.
     fn move_load(&self, id: &RunId, from: OfferState, to: OfferState) -> Result<bool, StoreError> {
         debug_assert!(
             matches!(
@@ -111,7 +110,7 @@ impl LiveShared {
         rename_if_there(&**self.disk(), &paths)
     }
 
-    /// The reason is told if there is space for it.
+    /// Writes the reason, if there is space for it.
     fn say_why(&self, id: &RunId, why: &str) {
         let path = file_of(&self.files, id, OfferState::Why);
         let written = self

@@ -105,7 +105,7 @@ fn files_of_loads(disk: &SimDisk) -> usize {
     of_loads.count()
 }
 
-/// Takes loads as a server does until told to stop.
+/// Takes loads as a server does, until `over` is set.
 fn serve(table: &LiveTable, over: &TestOver) {
     while !over.is() {
         // A failed call is tried again, as a server does.
@@ -114,7 +114,7 @@ fn serve(table: &LiveTable, over: &TestOver) {
     }
 }
 
-/// Loads with call `nth` failing; whether it came to that call.
+/// Loads with call `nth` failing; returns whether that call was reached.
 fn fail_at(nth: u64, fault: Fault, owned: bool) -> bool {
     let words = format!("call {nth}, {fault:?}, owned {owned}");
     let (disk, table) = table();

@@ -1,5 +1,6 @@
-//! A staged load whose runs others write: which of these it consists of, its document alone says.
-//! When the load is dropped, all that it wrote and they wrote goes.
+//! A staged load whose runs other processes write. Only its document says which runs it has.
+//!
+//! When the load is dropped, all runs that were written for it are removed.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ use crate::name::{RunId, TableName};
 use crate::push::NewRun;
 use crate::store::Store;
 
-/// A staged load that others write runs for, as they know it. Its text may come from anywhere.
+/// A ticket to write runs for a staged load of another process. Its text may come from anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadTicket {
@@ -19,14 +20,14 @@ pub struct LoadTicket {
     /// The load's id.
     pub load: RunId,
     pub created_unix_ms: u64,
-    /// Random.
+    /// A random number.
     pub stamp: u64,
 }
 
 impl LoadTicket {
-    /// An id and a path for a run of the partition of that index, for whoever writes it for the
-    /// load. Each call gives another one. A run that the load's document does not name is removed
-    /// with the end of the load, or by the next load of the table.
+    /// Returns an id and a path for a run of the partition of that index, for a process that writes
+    /// it for the load. Each call returns another one. A run that the load's document does not name
+    /// is removed at the end of the load, or by the next load of the table.
     pub fn new_run(&self, store: &Store, partition: usize) -> NewRun {
         let chance = store.random().next_u64();
         let id = RunId::plain(format!("{}{chance:016x}", self.run_prefix(partition)));
@@ -34,28 +35,28 @@ impl LoadTicket {
         NewRun { id, path }
     }
 
-    /// Whether a run was written for this load and this partition, by its id.
+    /// Returns whether a run was written for this load and this partition, by its id.
     pub fn is_of(&self, id: &RunId, partition: usize) -> bool {
         let digits = id.as_str().strip_prefix(&*self.run_prefix(partition));
         digits.is_some_and(|digits| digits.len() == 16)
     }
 
-    /// Makes what was written for the load durable, as far as the directory is concerned; of a
-    /// store in object storage, waits until it is there.
+    /// Makes the directory entries of the load's runs durable. For a store in object storage, waits
+    /// until the upload is complete.
     pub fn sync(&self, store: &Store) -> Result<(), StoreError> {
         let runs = TableFiles::new(store.root(), &self.table).runs();
         store.disk().sync_dir(&runs).at("sync", &runs)
     }
 
     fn run_prefix(&self, partition: usize) -> String {
-        // Short enough with what follows, and with the prefix of staged runs.
+        // Short enough for the suffix, and for the prefix of staged runs.
         let partition = partition % 100_000;
         format!("{partition:05}-{:016x}-", self.stamp)
     }
 }
 
 impl Load {
-    /// What others need to write runs for this load.
+    /// Returns the ticket that other processes need to write runs for this load.
     pub fn share(&mut self) -> LoadTicket {
         self.is_shared = true;
         LoadTicket {
@@ -66,8 +67,8 @@ impl Load {
         }
     }
 
-    /// Fails where another load has begun meanwhile, because this one was held up: what others
-    /// wrote for it is gone then.
+    /// Fails if another load has begun because this one was delayed. The runs that others wrote for
+    /// it are gone then.
     pub fn confirm(&self) -> Result<(), StoreError> {
         self.lock.confirm().at("hold", &self.files.push_lock())
     }

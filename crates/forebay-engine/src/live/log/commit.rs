@@ -1,9 +1,9 @@
-//! Making records durable: one sync for all who wait.
+//! Makes records durable: one sync serves all waiting threads (group commit).
 //!
-//! Whoever finds no sync under way leads one: it covers every record written when it begins, also
-//! those of others. Who comes meanwhile waits, and one of those leads the next. Callbacks, and the
-//! syncs of
-//! [`Durability::EveryMs`](super::Durability), are led by the log's own thread.
+//! A thread that finds no sync in progress leads one. The sync covers every record that was written
+//! when it begins, including those of other threads. Threads that arrive meanwhile wait, and one of
+//! them leads the next sync. The log's own thread leads syncs for callbacks, and those of
+//! [`Durability::EveryMs`](super::Durability).
 
 use std::fmt;
 use std::path::Path;
@@ -21,33 +21,33 @@ use super::frame::FramePlace;
 use super::writer::{OpenSegment, SyncWork};
 use super::{LogShared, Lsn, segment_path};
 
-/// How often it is tried whether a file can be opened again.
+/// The interval of retries to open a file.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What is called when a record is durable, or when that failed.
+/// A function that is called when a record is durable, or when that failed.
 pub type Callback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 
-/// How long the thread of a log that nobody writes to waits before it ends.
+/// How long the thread of an idle log waits before it ends.
 const LINGER: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Commits {
-    /// How far the log is written.
+    /// The position up to which the log is written.
     pub written: AtomicU64,
     /// Whether the thread waits for work, or does not run.
     asleep: AtomicBool,
     state: Mutex<CommitState>,
-    /// A sync ended.
+    /// Notified when a sync ends.
     progress: Condvar,
-    /// There is something for the thread.
+    /// Notified when there is work for the thread.
     work: Condvar,
 }
 
 #[derive(Default)]
 struct CommitState {
-    /// How far the log is durable.
+    /// The position up to which the log is durable.
     synced: u64,
-    /// Whether a sync is under way.
+    /// Whether a sync is in progress.
     leading: bool,
     failure: Option<LogError>,
     callbacks: Vec<(Lsn, Callback)>,
@@ -94,11 +94,11 @@ impl Commits {
         while self.asleep.load(SeqCst) {
             std::thread::yield_now();
         }
-        // It holds the lock up to its pause.
+        // The thread holds the lock until its pause.
         drop(self.state.lock());
     }
 
-    /// Tells the thread to end. It does nothing any more, even if it ends later.
+    /// Asks the thread to end. It does nothing more, even if it ends later.
     pub fn stop(&self) {
         self.state.lock().stop = true;
         self.work.notify_all();
@@ -106,7 +106,7 @@ impl Commits {
 }
 
 impl CommitState {
-    /// What is known of `lsn`, if anything is.
+    /// Returns the outcome for `lsn`, if it is known.
     fn outcome(&self, lsn: Lsn) -> Option<Result<(), LogError>> {
         if self.synced >= lsn.0 {
             return Some(Ok(()));
@@ -157,7 +157,7 @@ impl LogShared {
         }
     }
 
-    /// Nobody waits for what was not written: no sync would ever cover it.
+    /// Checks that nobody waits for an unwritten record: no sync would ever cover it.
     #[inline]
     fn check_written(&self, lsn: Lsn) {
         debug_assert!(
@@ -167,8 +167,8 @@ impl LogShared {
         );
     }
 
-    /// Has the log's thread look for work; starts it where it has ended. Where there is no thread
-    /// to be had, this one syncs.
+    /// Wakes the log's thread, or starts it if it has ended. If no thread can be started, this one
+    /// syncs.
     fn wake(self: &Arc<Self>, mut state: MutexGuard<'_, CommitState>) {
         if state.running || state.stop {
             self.commits.work.notify_one();
@@ -188,7 +188,7 @@ impl LogShared {
         }
     }
 
-    /// Syncs all that is written by now, tells everybody, and comes back with the lock.
+    /// Syncs everything written until now, notifies all, and returns with the lock.
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, CommitState>) -> MutexGuard<'a, CommitState> {
         debug_assert!(!state.leading, "two threads sync one log at a time");
         state.leading = true;
@@ -224,7 +224,7 @@ impl LogShared {
         }
     }
 
-    /// Makes it known that the log is closed.
+    /// Reports that the log is closed.
     pub fn fail(&self, error: &LogError) {
         let mut state = self.commits.state.lock();
         state.failure.get_or_insert_with(|| error.clone());
@@ -276,8 +276,8 @@ impl LogShared {
         Ok(())
     }
 
-    /// Syncs the directory. A directory has to be opened for that: as long as no file can be,
-    /// whoever waits for the sync goes on waiting.
+    /// Syncs the directory. This opens the directory: while no file can be opened, the threads that
+    /// wait for the sync keep waiting.
     fn sync_names(&self) -> std::io::Result<()> {
         let mut reported = false;
         loop {
@@ -294,8 +294,8 @@ impl LogShared {
         }
     }
 
-    /// Makes durable what an earlier process had written: it is going to be read, and marks will
-    /// say so.
+    /// Makes durable what an earlier process had written: it is about to be read, and marks will
+    /// say that it is durable.
     pub fn sync_recovered(&self) -> Result<(), LogError> {
         let (segments, end) = self.writer.lock().recovered();
         let failed = |path: &Path, source| LogError::Io {
@@ -318,7 +318,7 @@ impl LogShared {
         let Some(end) = end else { return Ok(()) };
         let mut note = self.note.lock();
         match note.settle(&*self.disk, end) {
-            // A full disk is no reason not to read what it holds.
+            // A full disk is no reason not to read it.
             Err(error) if may_pass(&error) => self.note_failed(note.path(), &error),
             settled => settled.map_err(|error| LogError::Io {
                 table: self.options.table.clone(),
@@ -330,7 +330,7 @@ impl LogShared {
         Ok(())
     }
 
-    /// An error when somebody else has removed a segment's file that is needed.
+    /// Returns an error if another process has removed the file of a needed segment.
     fn check_named(&self, open: &OpenSegment) -> std::io::Result<()> {
         let gone = !open.file.has_name()? && self.writer.lock().counts(open.number);
         match gone {
@@ -341,7 +341,8 @@ impl LogShared {
         }
     }
 
-    /// Notes how far the log is durable. The note is for damage: without it the log is as good.
+    /// Records in the note how far the log is durable. The note only helps to detect damage: the
+    /// log is valid without it.
     fn note(&self, place: Option<FramePlace>) {
         let Some(place) = place else { return };
         let mut note = self.note.lock();
@@ -350,8 +351,8 @@ impl LogShared {
         }
     }
 
-    /// Closes the files, which cuts off the room that was made for more: the log's own thread may
-    /// hold this for a while yet, and by then somebody else may read them.
+    /// Closes the files, which cuts off the reserved space. The log's own thread may hold this for
+    /// a while yet, and another process may read the files by then.
     pub fn close_files(&self) {
         let mut state = self.commits.state.lock();
         while state.leading {
@@ -390,8 +391,7 @@ impl LogShared {
         Ok(())
     }
 
-    /// Called after a write: the thread of a log that is synced every so often may be waiting for
-    /// it.
+    /// Called after a write: the thread of a log that is synced periodically may be waiting for it.
     #[inline]
     pub fn wake_thread(self: &Arc<Self>) {
         if self.options.durability.pause().is_some() && self.commits.asleep.load(SeqCst) {
@@ -406,15 +406,16 @@ impl LogShared {
         }
     }
 
-    /// The thread of a log: syncs when it is due, until the log is dropped or closed, or nothing is
-    /// written for a while.
+    /// Runs the log's thread. It syncs when a sync is due, until the log is dropped or closed, or
+    /// nothing is written for a while.
     fn run_thread(&self) {
         let mut state = self.commits.state.lock();
         debug_assert!(state.running, "the log's thread runs and is not noted");
         self.commits.asleep.store(false, SeqCst);
         loop {
             while !state.stop && state.failure.is_none() && !self.has_work(&state) {
-                // From here on a writer sees that it has to wake this thread, or has been seen.
+                // From here on a writer sees that it has to wake this thread, or this thread sees
+                // its record.
                 self.commits.asleep.store(true, SeqCst);
                 if !self.has_work(&state)
                     && self.commits.work.wait_for(&mut state, LINGER).timed_out()

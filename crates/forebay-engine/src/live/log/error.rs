@@ -1,4 +1,4 @@
-//! What can go wrong with a log.
+//! The errors of logs.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::name::TableName;
 
-/// What lets an operation that failed so work again.
+/// Returns what the user must do so that the failed operation works again.
 fn remedy(error: &io::Error) -> &'static str {
     match is_out_of_files(error) {
         true => "let more files be open (ulimit -n)",
@@ -17,8 +17,8 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// A failed operation on a log. Clones share their cause, as one failed sync is told to all who
-/// wait.
+/// An error of an operation on a log. Clones share their cause, as one failed sync is reported to
+/// all threads that wait for it.
 #[derive(Debug, Clone, Error)]
 pub enum LogError {
     #[error("cannot {action} {}, of the log of table {table}: {source}{}", path.display(), advice(source))]
@@ -28,7 +28,7 @@ pub enum LogError {
         path: PathBuf,
         source: Arc<io::Error>,
     },
-    /// For want of space, or of files that may be open.
+    /// There is no space, or too many files are open.
     #[error(
         "table {table} takes no writes now: cannot {action} {}: {source}. Nothing was written; {} and \
          write again",
@@ -86,7 +86,7 @@ pub enum LogError {
         next: PathBuf,
         note: PathBuf,
     },
-    /// What was durable is not there any more, and nothing behind it.
+    /// Records that were durable are gone, and no later ones exist.
     #[error(
         "the log of table {table} has lost its end: it was durable up to offset {offset} of {}, as {} \
          says, and {found}. Restore the table from a backup; or, to give up every write from there on, \
@@ -95,11 +95,11 @@ pub enum LogError {
     )]
     Lost {
         table: TableName,
-        /// Up to where it was durable.
+        /// The end of the part that was durable.
         path: PathBuf,
         offset: u64,
         note: PathBuf,
-        /// What there is of it.
+        /// A description of the part that exists.
         found: String,
     },
     #[error(

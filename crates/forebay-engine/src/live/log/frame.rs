@@ -1,16 +1,16 @@
-//! A log's frames: records, and marks that say how far the log was durable when they were written.
+//! The frames of a log: records, and marks.
 //!
-//! A frame is a head of 12 bytes and a body. The head never crosses the bound of a sector, so that
-//! a device writes it whole or not at all: a frame that would begin in the last 11 bytes of a
-//! sector begins in the next one, behind zeros. Both checksums are seeded with the table's id, the
-//! segment's number and the frame's offset, so no bytes of another file, another segment or another
-//! place pass.
+//! A mark says how far the log was durable when the mark was written. A frame is a head of 12 bytes
+//! and a body. The head never crosses the bound of a sector, so that a device writes it whole or
+//! not at all. A frame that would begin in the last 11 bytes of a sector begins in the next one,
+//! after zeros. Both checksums are seeded with the table's id, the segment's number and the frame's
+//! offset. So bytes of another file, another segment or another place never pass.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Length and kind (u32), checksum of the head (u32), checksum of the body (u32).
 pub(super) const HEAD_BYTES: usize = 12;
-/// What a device writes whole or not at all.
+/// The unit that a device writes whole or not at all.
 pub(super) const SECTOR_BYTES: u64 = 512;
 /// The longest body.
 pub const MAX_RECORD_BYTES: usize = 1 << 30;
@@ -19,7 +19,7 @@ const MARK_BYTES: usize = 16;
 /// In the first word of a head: the frame is a mark.
 const IS_MARK: u32 = 1 << 31;
 
-/// A place in a log; they compare in the order of writing.
+/// A place in a log. Places compare in the order of writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FramePlace {
     pub segment: u64,
@@ -29,11 +29,11 @@ pub(crate) struct FramePlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Record,
-    /// All before the place in its body was durable when it was written.
+    /// A mark: everything before the place in its body was durable when it was written.
     Mark,
 }
 
-/// A frame's head that is sound.
+/// A valid head of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub kind: Kind,
@@ -49,7 +49,7 @@ pub(super) fn segment_seed(table_id: u64, segment: u64) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// Where the frame begins that follows what ends at `offset`.
+/// Returns where the frame begins that follows a frame ending at `offset`.
 pub(super) fn next_start(offset: u64) -> u64 {
     let left = SECTOR_BYTES - offset % SECTOR_BYTES;
     if left < HEAD_BYTES as u64 {
@@ -59,7 +59,7 @@ pub(super) fn next_start(offset: u64) -> u64 {
     }
 }
 
-/// Appends a record to `buffer`, which is to be written at `offset`, and tells where its frame
+/// Appends a record to `buffer`, which is to be written at `offset`. Returns where its frame
 /// begins.
 pub(super) fn push_record(buffer: &mut Vec<u8>, offset: u64, seed: u64, body: &[u8]) -> u64 {
     push(buffer, offset, seed, 0, body)
@@ -100,7 +100,7 @@ fn head_sum(length: [u8; 4], body_sum: [u8; 4], seed: u64) -> [u8; 4] {
     (xxh3_64_with_seed(&word.to_le_bytes(), seed) as u32).to_le_bytes()
 }
 
-/// The head in `bytes`, which lie at `offset`; `None` when it is not sound.
+/// Decodes the head in `bytes`, which begin at `offset`; `None` if it is not valid.
 pub(super) fn head(bytes: &[u8], offset: u64, seed: u64) -> Option<Head> {
     let word = |at: usize| -> Option<[u8; 4]> { bytes.get(at..at + 4)?.try_into().ok() };
     let (length, sum, body_sum) = (word(0)?, word(4)?, word(8)?);
@@ -125,7 +125,7 @@ pub(super) fn head(bytes: &[u8], offset: u64, seed: u64) -> Option<Head> {
 }
 
 impl Head {
-    /// Where a frame that begins at `offset` ends.
+    /// Returns where a frame that begins at `offset` ends.
     pub fn end(&self, offset: u64) -> u64 {
         offset + (HEAD_BYTES + self.body_bytes) as u64
     }
@@ -135,7 +135,7 @@ impl Head {
     }
 }
 
-/// What the body of a mark says.
+/// Decodes the body of a mark.
 pub(super) fn marked(body: &[u8]) -> Option<FramePlace> {
     let word = |at: usize| -> Option<u64> {
         Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?))

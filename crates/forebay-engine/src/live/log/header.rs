@@ -1,4 +1,4 @@
-//! What a segment begins with: whose it is, and what it goes on from.
+//! The header of a segment: its table, its number, and the segment before it.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::name::{MAX_NAME_BYTES, TableName};
 /// The greatest format that this program writes and reads.
 const GREATEST_FORMAT: u32 = 2;
 const MAGIC: &[u8; 8] = b"FBAYLOG\x01";
-/// All but the name and the checksum.
+/// The length of all fields but the name and the checksum.
 const FIXED_BYTES: usize = 50;
 const SUM_BYTES: usize = 8;
 /// The longest header.
 pub(super) const MAX_HEADER_BYTES: usize = FIXED_BYTES + MAX_NAME_BYTES + SUM_BYTES;
 
-/// What a log's records are. Its number is the format that each segment's header names.
+/// The kind of a log's records. Its number is the format in each segment's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogKind {
     /// Operations on one table.
@@ -30,7 +30,7 @@ impl LogKind {
         self as u32
     }
 
-    /// An error where a sound header is that of a log of another kind.
+    /// Returns an error if a valid header is that of a log of another kind.
     fn check(self, format: u32, table: &TableName, path: &Path) -> Result<(), LogError> {
         let own = self.format();
         if format == own {
@@ -56,8 +56,8 @@ impl LogKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The segment written before this one, 0 if there was none, and how many bytes of it count:
-    /// what lies behind them was never acknowledged.
+    /// The segment written before this one, 0 if there was none, and how many bytes of it count.
+    /// Later bytes of it were never acknowledged.
     pub previous: u64,
     pub previous_end: u64,
     pub header_bytes: u64,
@@ -89,8 +89,8 @@ pub(super) fn encode(
     bytes
 }
 
-/// The header at the beginning of `bytes`; `None` when it is damaged. A sound one of another table,
-/// another segment or another format is an error.
+/// Decodes the header at the beginning of `bytes`; `None` if it is damaged. A valid header of
+/// another table, another segment or another format is an error.
 pub(super) fn decode(
     bytes: &[u8],
     table: &TableName,

@@ -1,14 +1,14 @@
 //! The write-ahead log of a live table.
 //!
 //! A log is a directory of segments, `N.log`, each a header and frames
-//! (`docs/reference/log-format.md`). What its records are (`LogKind`) is for whoever uses it: a
-//! table's operations, or what [`crate::replica_log`] keeps of groups. A record is written
-//! (write(2)) before [`Log::append`] returns, so it outlives its process. When it is acknowledged,
-//! and what a power cut may take, is the log's [`Durability`].
+//! (`docs/reference/log-format.md`). Its user defines the records (`LogKind`): a table's
+//! operations, or the records of groups in [`crate::replica_log`]. A record is written (write(2))
+//! before [`Log::append`] returns, so it outlives its process. The log's [`Durability`] defines
+//! when it is acknowledged, and what a power cut may lose.
 //!
-//! A sync that fails closes the log for good, and so does a write that fails for any reason but
-//! want of room: nobody knows then what the device has. Without room only that write is refused;
-//! the segment ends where its last record ended, and the next write begins another one.
+//! A failed sync closes the log for good. So does a write that fails for any reason but lack of
+//! space: the device's content is unknown then. Without space only that write is refused. The
+//! segment ends where its last record ended, and the next write begins another one.
 //!
 //! Lock order: `writer`, `commits` and `note` are never held together.
 
@@ -54,24 +54,24 @@ use self::recover::Recovery;
 use self::writer::Writer;
 use crate::name::TableName;
 
-/// How much [`Log::has_grown`] calls some.
+/// How many bytes count as growth in [`Log::has_grown`].
 const GROWTH_BYTES: u64 = 256 << 10;
 
-/// When a write is acknowledged, and so what a power cut may take. The death of the process takes
-/// nothing that was acknowledged, whichever this is.
+/// When a write is acknowledged, and so what a power cut may lose. The death of the process loses
+/// no acknowledged write, whichever this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Durability {
-    /// When it is durable. Nothing acknowledged is lost.
+    /// When it is durable. No acknowledged write is lost.
     Sync,
-    /// When the system has it; synced so many milliseconds after. What was acknowledged in that
-    /// time, and while the sync takes, may be lost.
+    /// When the system has it. The log is synced this many milliseconds later. Writes acknowledged
+    /// in that time, and while the sync runs, may be lost.
     EveryMs(u64),
-    /// When the system has it. What it had not written out by itself may be lost.
+    /// When the system has it. A power cut may lose what the system has not written out.
     Os,
 }
 
-/// A text that names no durability.
+/// The error for a text that is not the name of a durability.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is no durability: say sync, os, or a number of milliseconds such as 100ms")]
 pub struct DurabilityError(String);
@@ -120,18 +120,18 @@ impl From<Durability> for String {
 #[derive(Debug, Clone)]
 pub struct LogOptions {
     pub table: TableName,
-    /// Drawn at random when the table was made and kept with it, so that the files of another table
-    /// of that name are told from this one's.
+    /// Drawn at random when the table was made and kept with it. It distinguishes this table's
+    /// files from those of another table of that name.
     pub table_id: u64,
     pub durability: Durability,
 }
 
-/// A place in the log as [`Log::append`] returns it: all records up to there.
+/// A position in the log, as [`Log::append`] returns it. It covers all records up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lsn(u64);
 
-/// An open log. All methods may be called by any number of threads; dropping it syncs what its
-/// durability would have synced.
+/// An open log. Any number of threads may call its methods. Dropping it syncs what its durability
+/// would have synced.
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<LogShared>,
@@ -152,10 +152,10 @@ struct LogShared {
 }
 
 impl Log {
-    /// Opens the log in `dir`, or begins it, and hands every record of the segments from
+    /// Opens the log in `dir`, or begins it. Passes every record of the segments from
     /// `from_segment` (at least 1) on to `replay`, in the order of writing; older segments are
-    /// removed. What was handed out is durable when this returns, whatever the durability. Fails
-    /// when the log is damaged, and then has changed nothing but that.
+    /// removed. All these records are durable when this returns, whatever the durability. Fails if
+    /// the log is damaged, and then has changed nothing but that.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -169,7 +169,7 @@ impl Log {
         Self::open_kind(disk, clock, dir, options, kind, from_segment, &mut replay)
     }
 
-    /// [`Log::open`] of a log with records of that kind, which are handed out with their places.
+    /// [`Log::open`] of a log with records of that kind, which `replay` gets with their places.
     pub(crate) fn open_kind(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -204,13 +204,12 @@ impl Log {
         Ok(Self { shared })
     }
 
-    /// Writes one record; when this returns, the system has it, behind all that were written
-    /// before.
+    /// Writes one record. When this returns, the system has it, after all earlier records.
     pub fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
         self.append_placed(payload).map(|(lsn, _)| lsn)
     }
 
-    /// [`Log::append`], which also tells where the record's frame begins.
+    /// [`Log::append`], which also returns where the record's frame begins.
     pub(crate) fn append_placed(&self, payload: &[u8]) -> Result<(Lsn, FramePlace), LogError> {
         let shared = &self.shared;
         let appended = shared.writer.lock().append(shared, payload);
@@ -229,35 +228,35 @@ impl Log {
         }
     }
 
-    /// Ends the segment and returns the number from which the segments of later records begin.
+    /// Ends the segment and returns the number of the first segment that later records can be in.
     pub fn roll(&self) -> u64 {
         self.shared.writer.lock().end_segment()
     }
 
-    /// Ends the segment if it has become so long.
+    /// Ends the segment if it has reached this length.
     pub(crate) fn roll_at(&self, bytes: u64) {
         self.shared.writer.lock().end_segment_at(bytes);
     }
 
-    /// Removes the segments before `segment`, whose records are kept elsewhere by now. Those that
-    /// could not be removed are the next call's, or the next opening's.
+    /// Removes the segments before `segment`, whose records are stored elsewhere by now. If some
+    /// cannot be removed, the next call or the next opening removes them.
     pub fn remove_before(&self, segment: u64) -> Result<(), LogError> {
         self.shared.remove_before(segment)
     }
 
-    /// The oldest and the newest segment that are not written any more.
+    /// Returns the oldest and the newest segment that are not written any more.
     pub(crate) fn ended(&self) -> Option<(u64, u64)> {
         let writer = self.shared.writer.lock();
         let ended = writer.ended();
         Some((ended.first()?.0, ended.last()?.0))
     }
 
-    /// How many bytes the log's files hold.
+    /// Returns the length of the log's files.
     pub fn size_bytes(&self) -> u64 {
         self.shared.writer.lock().size_bytes()
     }
 
-    /// Whether some more was written up to `lsn` since this was last so.
+    /// Returns whether the log has grown by 256 KiB up to `lsn` since this last returned true.
     #[inline]
     pub fn has_grown(&self, lsn: Lsn) -> bool {
         let reported = self.shared.reported_bytes.load(Relaxed);
@@ -267,13 +266,14 @@ impl Log {
                 .is_ok()
     }
 
-    /// Whether all up to `lsn` is acknowledged: durable, where that is asked for.
+    /// Returns whether everything up to `lsn` is acknowledged: durable, if the log's durability
+    /// asks for that.
     pub fn durable(&self, lsn: Lsn) -> bool {
         self.shared.options.durability != Durability::Sync || self.shared.commits.is_synced(lsn)
     }
 
-    /// Waits until all up to `lsn` is acknowledged. After an error nobody knows whether it is
-    /// durable.
+    /// Waits until everything up to `lsn` is acknowledged. After an error it is unknown whether it
+    /// is durable.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<(), LogError> {
         match self.shared.options.durability {
             Durability::Sync => self.shared.wait(lsn),
@@ -281,8 +281,8 @@ impl Log {
         }
     }
 
-    /// Calls `then` once all up to `lsn` is acknowledged, or will not be: at once, or from the
-    /// thread that syncs. It must not wait for the log.
+    /// Calls `then` once everything up to `lsn` is acknowledged, or has failed. It is called at
+    /// once, or from the thread that syncs. It must not wait for the log.
     pub fn on_durable(&self, lsn: Lsn, then: Callback) {
         match self.shared.options.durability {
             Durability::Sync => self.shared.call_back(lsn, then),
@@ -296,7 +296,7 @@ impl Log {
         self.shared.wait(lsn)
     }
 
-    /// Why the log takes no more records, if it does not.
+    /// Returns why the log takes no more records, if it does not.
     pub fn failure(&self) -> Option<LogError> {
         self.shared.commits.failure()
     }
@@ -306,7 +306,7 @@ impl Drop for Log {
     fn drop(&mut self) {
         self.shared.commits.stop();
         if self.shared.options.durability != Durability::Os {
-            // Whoever was to learn of an error has been told, or let go of its record.
+            // All waiting threads have the error already, or have dropped their record.
             let _ = self.sync();
         }
         self.shared.close_files();
@@ -327,7 +327,7 @@ fn segment_path(dir: &Path, segment: u64) -> PathBuf {
     dir.join(format!("{segment}.log"))
 }
 
-/// The segment that a file's name stands for. Only the one way in which we write a number counts.
+/// Returns the segment number in a file's name. Only the form that this program writes is accepted.
 fn segment_number(file_name: &str) -> Option<u64> {
     let digits = file_name.strip_suffix(".log")?;
     let number: u64 = digits.parse().ok()?;

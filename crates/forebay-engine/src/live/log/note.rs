@@ -1,14 +1,14 @@
-//! The note beside a log of how far it is durable: `log.durable`.
+//! The note beside a log that says how far it is durable: `log.durable`.
 //!
-//! A log is read back up to where it ends, and a file that was cut or removed ends, too. What it
-//! held is missed only because this note says that it was there.
+//! Recovery reads a log up to its end. A file that was truncated or removed ends, too. Only this
+//! note shows that records are missing.
 //!
-//! The note has two sectors. The first is written with the file, which then takes the place of the
-//! one before: when the first records of a segment have become durable, when the log is opened and
-//! when it is closed. The second is written over in place after every sync, and not synced: it
-//! outlives the process, and the system writes it to the device when it sees fit. A power cut may
-//! leave it as it was or tear it. Either way, what a sound sector says was durable before it was
-//! written.
+//! The note has two sectors. The first is written with the file, which then replaces the previous
+//! note. This happens when the first records of a segment have become durable, when the log is
+//! opened, and when it is closed. The second sector is overwritten in place after every sync, and
+//! not synced. It outlives the process, and the system writes it to the device at some time. A
+//! power cut may leave it as it was or tear it. In either case, the position in a valid sector was
+//! durable before the sector was written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use super::error::LogError;
 use super::frame::{FramePlace, SECTOR_BYTES};
 
 const MAGIC: &[u8; 8] = b"FBAYEND\x01";
-/// Magic, table, segment, offset; and the checksum behind them.
+/// Magic, table, segment, offset; the checksum follows.
 const FIXED_BYTES: usize = 32;
 const ENTRY_BYTES: usize = FIXED_BYTES + 8;
 
@@ -31,23 +31,24 @@ const ENTRY_BYTES: usize = FIXED_BYTES + 8;
 pub(super) struct DurableNote {
     path: PathBuf,
     table_id: u64,
-    /// Open to be written over; absent when there is none.
+    /// The file, open to be overwritten; absent when there is none.
     file: Option<Arc<dyn LogFile>>,
-    /// What the first sector says, if a file with it was put in place by this process.
+    /// The content of the first sector, if this process put a file with it in place.
     settled: Option<FramePlace>,
-    /// What the note says.
+    /// The content of the note.
     noted: Option<FramePlace>,
-    /// The segment for which a file was last to be put in place: a failure is not repeated for each
+    /// The last segment for which a file was to be put in place. A failure is not repeated for each
     /// sync.
     tried: u64,
 }
 
-/// Where the note of the log in `dir` is: beside it, so that it is there when all of that is gone.
+/// Returns the path of the note of the log in `dir`. It is outside `dir`, so that it survives when
+/// all of that is gone.
 pub(crate) fn note_path(dir: &Path) -> PathBuf {
     dir.with_extension("durable")
 }
 
-/// How far the log in `dir` is known to be durable; `None` when nothing says so.
+/// Returns how far the log in `dir` is known to be durable; `None` if that is unknown.
 pub(super) fn read_note(
     disk: &dyn Disk,
     dir: &Path,
@@ -101,8 +102,8 @@ impl DurableNote {
         &self.path
     }
 
-    /// Notes that the log is durable up to `place`; durably so for the first place in a segment.
-    /// After an error the note says what it said before, or this.
+    /// Records that the log is durable up to `place`. The first place in a segment is recorded
+    /// durably. After an error the note has its old content, or this.
     pub fn write(&mut self, disk: &dyn Disk, place: FramePlace) -> io::Result<()> {
         if self.tried < place.segment {
             self.settle(disk, place)?;
@@ -121,7 +122,7 @@ impl DurableNote {
         Ok(())
     }
 
-    /// Notes it durably. Without room for another file the one before stays in use.
+    /// Records it durably. Without room for another file, the previous one stays in use.
     pub fn settle(&mut self, disk: &dyn Disk, place: FramePlace) -> io::Result<()> {
         debug_assert!(
             self.noted <= Some(place),
@@ -137,7 +138,7 @@ impl DurableNote {
         Ok(())
     }
 
-    /// Makes durable what the note says.
+    /// Makes the note's content durable.
     pub fn close(&mut self, disk: &dyn Disk) -> io::Result<()> {
         match self.noted {
             Some(place) if self.settled < Some(place) => self.settle(disk, place),
@@ -157,7 +158,7 @@ fn encode(table_id: u64, place: FramePlace) -> Vec<u8> {
     bytes
 }
 
-/// The table's id and the place, when they are sound.
+/// Decodes the table's id and the place, if they are valid.
 fn decode(bytes: &[u8]) -> Option<(u64, FramePlace)> {
     let number = |at: usize| -> Option<u64> {
         Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))

@@ -1,4 +1,4 @@
-//! Reading single records of an open log back from where they were written.
+//! Reads single records of an open log.
 
 use std::io;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::note::note_path;
 use super::segment::{SegmentFound, SegmentReader};
 use super::{Log, LogShared, segment_path};
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const WINDOW_BYTES: u64 = 64 << 10;
 const UNSOUND: &str = "the record that was written here is no longer sound";
 
-/// Reads records, and keeps the last segment's file open for the next one.
+/// A reader of records. It keeps the last segment's file open for the next one.
 #[derive(Debug)]
 pub(crate) struct RecordReads<'a> {
     log: &'a LogShared,
@@ -21,7 +21,7 @@ pub(crate) struct RecordReads<'a> {
 }
 
 impl Log {
-    /// Reads of records that were written before this is called.
+    /// Returns a reader of the records that were written before this call.
     pub(crate) fn reads(&self) -> RecordReads<'_> {
         RecordReads {
             log: &self.shared,
@@ -31,8 +31,10 @@ impl Log {
 }
 
 impl RecordReads<'_> {
-    /// The payload of the record whose frame begins at `place`; damaged, when no sound one does.
-    /// When the segment was removed meanwhile, the error is one of input and output.
+    /// Returns the payload of the record whose frame begins at `place`. It is an error of damage if
+    /// no valid frame begins there.
+    ///
+    /// If the segment was removed meanwhile, the error is an I/O error.
     pub fn payload(&mut self, place: FramePlace) -> Result<&[u8], LogError> {
         let path = segment_path(&self.log.dir, place.segment);
         let options = &self.log.options;
@@ -59,7 +61,7 @@ impl RecordReads<'_> {
         }
     }
 
-    /// The error that says what is wrong with a record.
+    /// Returns the error that describes the damage of a record.
     pub fn damaged(&self, place: FramePlace, problem: String) -> LogError {
         damaged(self.log, place, problem)
     }

@@ -1,15 +1,15 @@
-//! Reading a log back after whatever ended its process.
+//! Recovers a log after its process ended for any reason.
 //!
-//! 1. The segments are linked: each names the one before it and how many bytes of that count. What
-//!    the newest one does not lead to was never written to after its creation failed.
-//! 2. Their records are handed out in the order of writing, up to the first place where no sound
-//!    frame begins.
-//! 3. That place is either where the writing was cut short or a damage. It is a damage when a mark
-//!    behind it says that it was durable, or when anything behind it is sound and it does not look
-//!    like a write that never reached the device: then the log is refused and nothing is changed.
-//! 4. The log is also refused when it ends, there or where its last file does, before the place up
-//!    to which it is known to be durable (`note`).
-//! 5. Else it is cut there: the file to that length, later files removed.
+//! 1. The segments are linked: each names the one before it and how many bytes of that count. A
+//!    segment that the newest one does not lead to was never written to after its creation failed.
+//! 2. Their records are read in the order of writing, up to the first place where no valid frame
+//!    begins.
+//! 3. That place is either an interrupted write or damage. It is damage if a later mark says that
+//!    it was durable. It is also damage if anything after it is valid and it does not look like a
+//!    write that never reached the device. Then the log is refused and nothing is changed.
+//! 4. The log may end at that place, or where its last file ends. If this is before the place up to
+//!    which it is known to be durable (`note`), the log is refused as well.
+//! 5. Otherwise the log is truncated there: the file to that length, later files removed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,21 +24,21 @@ use super::note::note_path;
 use super::segment::{SegmentFound, SegmentReader};
 use super::{LogOptions, segment_number, segment_path};
 
-/// What takes a record: its segment's number and its bytes. The text of an error says what is wrong
-/// with it.
+/// A function that takes a record: its segment's number and its bytes. The text of an error says
+/// what is wrong with it.
 pub type Replay<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), String>;
 
-/// The same, told where the record's frame begins.
+/// Like [`Replay`], with the place where the record's frame begins.
 pub(crate) type PlacedReplay<'a> = &'a mut dyn FnMut(FramePlace, &[u8]) -> Result<(), String>;
 
-/// A log as it was found, and cut if that was due.
+/// A log as it was found, and truncated if necessary.
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
-    /// The segments that are there, with their bytes.
+    /// The existing segments, with their bytes.
     pub segments: Vec<(u64, u64)>,
-    /// The last one of them that counts, and where it ends.
+    /// The last of them that counts, and where it ends.
     pub last: Option<FramePlace>,
-    /// The least number never used.
+    /// The smallest number never used.
     pub next_segment: u64,
 }
 
@@ -57,12 +57,12 @@ pub(super) struct Recovery<'a> {
     pub dir: &'a Path,
     pub options: &'a LogOptions,
     pub kind: LogKind,
-    /// How far the log is known to be durable.
+    /// The position up to which the log is known to be durable.
     pub durable: Option<FramePlace>,
 }
 
 impl Recovered {
-    /// The log goes on behind what was found, whatever the files were.
+    /// Checks that the log continues after its existing segments, whatever the files were.
     fn check(&self) {
         debug_assert!(
             self.segments.is_sorted_by(|(one, _), (next, _)| one < next),
@@ -121,7 +121,8 @@ impl Recovery<'_> {
         Ok(recovered)
     }
 
-    /// Refuses a log that ends before what is known to be durable of the segments that count.
+    /// Refuses a log that ends before the position up to which its needed segments are known to be
+    /// durable.
     fn check_reaches(&self, end: Option<FramePlace>, from_segment: u64) -> Result<(), LogError> {
         let counts = |durable: &FramePlace| durable.segment >= from_segment;
         let Some(durable) = self.durable.filter(counts).filter(|_| end < self.durable) else {
@@ -147,7 +148,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// The numbers of the segments that count, rising; older ones, which a flush left behind, are
+    /// Returns the numbers of the segments that count, rising. Older ones, which a flush left, are
     /// removed.
     fn numbers(&self, from_segment: u64) -> Result<Vec<u64>, LogError> {
         let names = match self.disk.list(self.dir) {
@@ -171,7 +172,7 @@ impl Recovery<'_> {
         Ok(numbers)
     }
 
-    /// The segments that lead to the newest one, oldest first.
+    /// Returns the segments that lead to the newest one, oldest first.
     fn linked(&self, numbers: &[u64], from_segment: u64) -> Result<Vec<Segment>, LogError> {
         let mut linked: Vec<Segment> = Vec::new();
         let mut wanted = None;
@@ -182,7 +183,7 @@ impl Recovery<'_> {
                 _ => {}
             }
             let segment = self.open(number)?;
-            // Behind one whose header is damaged, the next older one there is.
+            // After a segment with a damaged header, the next older file.
             wanted = segment.header.map(|header| header.previous);
             linked.push(segment);
         }
@@ -218,8 +219,8 @@ impl Recovery<'_> {
         })
     }
 
-    /// Hands out all records up to the end or the first place, named by the segment's index and the
-    /// offset, where no sound frame begins.
+    /// Replays all records up to the end, or up to the first place, given by the segment's index
+    /// and the offset, where no valid frame begins.
     fn replay_all(
         &self,
         segments: &mut [Segment],
@@ -271,8 +272,8 @@ impl Recovery<'_> {
         Ok(None)
     }
 
-    /// Whether the writing may have been cut short at `offset` of the segment at `at`; else the
-    /// error that says what is wrong.
+    /// Returns whether `offset` of the segment at `at` may be an interrupted write. Otherwise
+    /// returns the error that describes the damage.
     fn judge(&self, segments: &mut [Segment], at: usize, offset: u64) -> Result<(), LogError> {
         let place = FramePlace {
             segment: segments[at].number,
@@ -331,8 +332,8 @@ impl Recovery<'_> {
         segment.reader.looks_unwritten(next_start(offset), limit)
     }
 
-    /// Takes everything from `offset` of the segment at `at` away, and returns the numbers of the
-    /// files that are gone. Whoever opens the log next does it again if this was not durable.
+    /// Removes everything from `offset` of the segment at `at` on, and returns the numbers of the
+    /// removed files. If this is not durable, the next opening does it again.
     fn cut(&self, segments: &mut [Segment], at: usize, offset: u64) -> Result<Vec<u64>, LogError> {
         let reserved = segments[at].reader.is_zeros_from(offset);
         let reserved = reserved.map_err(|error| self.failed("read", &segments[at].path, error))?;
@@ -340,7 +341,7 @@ impl Recovery<'_> {
         let bytes = cut.reader.len_bytes().saturating_sub(offset);
         let path = &cut.path;
         let table = &self.options.table;
-        // Zeros at the end are room that was made for more, as whoever is killed leaves it.
+        // Zeros at the end are reserved space, as a killed process leaves it.
         if !reserved || segments.len() > at + 1 {
             tracing::warn!(%table, file = %path.display(), offset, bytes, files = segments.len() - at,
                 "the log ends in a write that was cut short; it goes on from there");
@@ -395,7 +396,7 @@ impl Segment {
 }
 
 impl SegmentReader {
-    /// What the sound mark at `offset` says; `None` when there is a record.
+    /// Returns the place in the valid mark at `offset`; `None` for a record.
     fn mark_at(&mut self, offset: u64) -> io::Result<Option<FramePlace>> {
         match self.frame(offset, u64::MAX)? {
             SegmentFound::Frame(head, body) if head.kind == Kind::Mark => Ok(marked(body)),

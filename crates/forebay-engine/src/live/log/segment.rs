@@ -1,4 +1,4 @@
-//! Reading a segment: frame after frame, or in search of what is sound behind a damage.
+//! Reads a segment: frame after frame, or in search of valid frames after damage.
 
 use std::io;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use forebay_io::ReadFile;
 
 use super::frame::{self, HEAD_BYTES, Head, SECTOR_BYTES};
 
-/// How much is read at a time of a segment that is read from its beginning.
+/// How many bytes are read at a time of a segment that is read from its beginning.
 const WINDOW_BYTES: u64 = 256 << 10;
-/// So many zeros before the end of a sector are taken for bytes that were never written. A record
-/// may have them as well; that matters only if it is damaged and nothing says that it was durable.
+/// This many zeros before the end of a sector are treated as bytes that were never written. A
+/// record may have them as well. That matters only if it is damaged and nothing says that it was
+/// durable.
 const UNWRITTEN_BYTES: usize = 16;
 
 /// A segment's file, read through a window.
@@ -20,15 +21,15 @@ pub(super) struct SegmentReader {
     seed: u64,
     window: Vec<u8>,
     window_start: u64,
-    /// How much is read at a time, at least.
+    /// How many bytes are read at a time, at least.
     window_bytes: u64,
 }
 
-/// What is at a place where a frame should begin.
+/// The content at a place where a frame should begin.
 #[derive(Debug)]
 pub(super) enum SegmentFound<'a> {
     Frame(Head, &'a [u8]),
-    /// The head is sound, the body is not, or ends behind the file's end.
+    /// The head is valid. The body is not, or ends after the file's end.
     BadBody(Head),
     BadHead,
 }
@@ -44,7 +45,7 @@ impl SegmentReader {
         }
     }
 
-    /// Reads less at a time, for who wants single frames.
+    /// Sets a smaller window, for reads of single frames.
     pub fn with_window(self, window_bytes: u64) -> Self {
         Self {
             window_bytes,
@@ -56,7 +57,7 @@ impl SegmentReader {
         self.file.len_bytes()
     }
 
-    /// The bytes from `start`, `len` of them or as many as the file has.
+    /// Returns the bytes from `start` on: `len` of them, or as many as the file has.
     pub fn bytes(&mut self, start: u64, len: u64) -> io::Result<&[u8]> {
         let end = start.saturating_add(len).min(self.len_bytes());
         let start = start.min(end);
@@ -75,7 +76,7 @@ impl SegmentReader {
         Ok(&self.window[from..from + (end - start) as usize])
     }
 
-    /// What is at `offset`, all before `limit` being the segment's.
+    /// Reads the frame at `offset`; the segment ends at `limit`.
     pub fn frame(&mut self, offset: u64, limit: u64) -> io::Result<SegmentFound<'_>> {
         let seed = self.seed;
         let limit = limit.min(self.len_bytes());
@@ -94,9 +95,9 @@ impl SegmentReader {
         }
     }
 
-    /// Whether a write that never reached the device, or did so while it was being done, would look
-    /// like what is at `offset`, where no sound frame begins: the file ends too early, or some
-    /// sector is still as it was before the write, that is with zeros up to its end.
+    /// Returns whether the bytes at `offset`, where no valid frame begins, look like a write that
+    /// reached the device only in part, or not at all. Then the file ends too early, or some sector
+    /// is as it was before the write, with zeros up to its end.
     pub fn looks_unwritten(&mut self, offset: u64, limit: u64) -> io::Result<bool> {
         let end = match self.frame(offset, limit)? {
             SegmentFound::BadBody(head) => head.end(offset),
@@ -118,7 +119,7 @@ impl SegmentReader {
         Ok(false)
     }
 
-    /// Whether nothing but zeros follows.
+    /// Returns whether only zeros follow.
     pub fn is_zeros_from(&mut self, mut offset: u64) -> io::Result<bool> {
         while offset < self.len_bytes() {
             let bytes = self.bytes(offset, WINDOW_BYTES)?;
@@ -130,7 +131,7 @@ impl SegmentReader {
         Ok(true)
     }
 
-    /// The first sound frame at or behind `offset`.
+    /// Returns the first valid frame at or after `offset`.
     pub fn find_frame(&mut self, mut offset: u64) -> io::Result<Option<(u64, Head)>> {
         let limit = self.len_bytes();
         while offset + HEAD_BYTES as u64 <= limit {

@@ -1,4 +1,4 @@
-//! The end of the log at which it grows.
+//! The writer, which appends records at the end of the log.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use super::frame::{self, FramePlace, MAX_RECORD_BYTES, segment_seed};
 use super::recover::Recovered;
 use super::{LogShared, Lsn, header, segment_path};
 
-/// Buffers of longer records are given back.
+/// A buffer that is longer after a write is freed.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Writer {
     table_id: u64,
-    /// The segment being written; made by the first record that goes into it.
+    /// The current segment; its first record creates it.
     current: Option<Current>,
-    /// Where the last record before it ends, in an older segment.
+    /// The end of the last record before it, in an older segment.
     before: Option<FramePlace>,
-    /// The number of the next segment to be made.
+    /// The number of the next segment.
     next_segment: u64,
     /// Bytes of all records and marks written since the log was opened.
     written: u64,
@@ -29,9 +29,9 @@ pub(super) struct Writer {
     unsynced: Vec<OpenSegment>,
     /// Whether the directory has changed since it was synced.
     new_names: bool,
-    /// How far the log is durable, where no frame says so yet.
+    /// The position up to which the log is durable, if no frame says so yet.
     mark: Option<FramePlace>,
-    /// The segments that are there, rising, with their bytes; without the current one.
+    /// The existing segments, rising, with their bytes; without the current one.
     older: Vec<(u64, u64)>,
     closed: Option<LogError>,
     buffer: Vec<u8>,
@@ -53,12 +53,12 @@ pub(super) struct OpenSegment {
     pub file: Arc<dyn LogFile>,
 }
 
-/// What one sync has to do.
+/// The work of one sync.
 #[derive(Debug)]
 pub(super) struct SyncWork {
     pub files: Vec<OpenSegment>,
     pub new_names: bool,
-    /// What is durable then.
+    /// The position that is durable afterwards.
     pub written: u64,
     pub place: Option<FramePlace>,
 }
@@ -80,7 +80,7 @@ impl Writer {
         }
     }
 
-    /// Writes a record; tells where its frame begins, too.
+    /// Writes a record. Also returns where its frame begins.
     pub fn append(
         &mut self,
         log: &LogShared,
@@ -138,7 +138,7 @@ impl Writer {
         }
     }
 
-    /// Where the log grows is behind all that it has.
+    /// Checks that the end of the log is after all its segments.
     #[inline]
     fn check(&self) {
         let newest = self
@@ -172,7 +172,7 @@ impl Writer {
         );
     }
 
-    /// [`Writer::check`], and the order of the ended segments.
+    /// Checks like [`Writer::check`], and the order of the ended segments.
     fn check_ended(&self) {
         debug_assert!(
             self.older.is_sorted_by(|(one, _), (next, _)| one < next),
@@ -187,18 +187,18 @@ impl Writer {
         self.check();
     }
 
-    /// Ends a segment that took no record just now.
+    /// Ends a segment that could not take a record.
     fn give_up(&mut self, log: &LogShared, current: Current) {
         if current.end == current.header_end {
             return self.abandon(log, current.open.number, &current.open.path);
         }
-        // Should this fail, the segment ends where the next one's header says.
+        // If this fails, the segment ends where the next one's header says.
         let _ = current.open.file.set_len(current.end);
         self.current = Some(current);
         self.end_segment();
     }
 
-    /// Makes the file of the next segment and its header.
+    /// Creates the file of the next segment and its header.
     fn begin_segment(&mut self, log: &LogShared) -> Result<Current, LogError> {
         let number = self.next_segment;
         let path = segment_path(&log.dir, number);
@@ -227,7 +227,7 @@ impl Writer {
     fn abandon(&mut self, log: &LogShared, number: u64, path: &Path) {
         match log.disk.remove(path) {
             Ok(()) => self.next_segment = number,
-            // A file that stays is one that no segment goes on from.
+            // If the file stays, no segment continues from it.
             Err(_) => {
                 self.next_segment = number + 1;
                 self.older.push((number, 0));
@@ -261,7 +261,7 @@ impl Writer {
         }
     }
 
-    /// What follows from a failed write: only want of room, or of open files, passes.
+    /// Handles a failed write: only a lack of room, or of open files, may pass.
     fn refuse(
         &mut self,
         log: &LogShared,
@@ -298,7 +298,7 @@ impl Writer {
         self.closed.as_ref()
     }
 
-    /// What has to be synced for all that was written so far to be durable.
+    /// Returns the files that must be synced so that everything written so far is durable.
     pub fn take_sync_work(&mut self) -> SyncWork {
         let mut files = std::mem::take(&mut self.unsynced);
         files.extend(self.current.as_ref().map(|current| current.open.clone()));
@@ -314,7 +314,7 @@ impl Writer {
         }
     }
 
-    /// Notes how far the log is durable.
+    /// Records the position up to which the log is durable.
     pub fn synced(&mut self, place: Option<FramePlace>) {
         debug_assert!(
             self.mark <= place,
@@ -340,26 +340,26 @@ impl Writer {
         gone
     }
 
-    /// Lets go of the files. Nothing is written any more.
+    /// Closes the files. Nothing is written any more.
     pub fn close_files(&mut self) {
         self.end_segment();
         self.unsynced.clear();
     }
 
-    /// Puts back what could not be removed.
+    /// Puts back segments that could not be removed.
     pub fn remember(&mut self, segments: &[(u64, u64)]) {
         self.older.splice(0..0, segments.iter().copied());
         self.check_ended();
     }
 
-    /// Whether the records of a segment are still needed.
+    /// Returns whether the records of a segment are still needed.
     pub fn counts(&self, segment: u64) -> bool {
         let current = self.current.as_ref().map(|current| current.open.number);
         let mut older = self.older.iter().map(|(number, _)| *number);
         current == Some(segment) || older.any(|number| number == segment)
     }
 
-    /// The numbers of the segments that are not written any more, rising, with their bytes.
+    /// Returns the segments that are not written any more, rising, with their bytes.
     pub fn ended(&self) -> &[(u64, u64)] {
         &self.older
     }
@@ -369,7 +369,7 @@ impl Writer {
         older + self.current.as_ref().map_or(0, |current| current.end)
     }
 
-    /// The segments that are there, and where the last record ends, before any is written.
+    /// Returns the existing segments, and where the last record ends, before any is written.
     pub fn recovered(&self) -> (Vec<u64>, Option<FramePlace>) {
         let numbers = self.older.iter().map(|(number, _)| *number);
         (numbers.collect(), self.before)

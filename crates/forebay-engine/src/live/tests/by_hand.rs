@@ -1,4 +1,4 @@
-//! Tables without threads: the same course of things each time.
+//! Tables without threads: the same order of events each time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn apply(table: &LiveTable, index: u64, key: &[u8], value: &[u8]) -> Result<(), 
     write.finish()
 }
 
-/// What lies on the disk, and how it came there.
+/// The content of the disk, and the calls that led to it.
 fn course_of(seed: u64) -> (u64, Vec<(String, Vec<u8>)>) {
     use forebay_io::Disk;
     let (disk, rng) = (SimDisk::new(), &mut Rng(seed));

@@ -1,4 +1,4 @@
-//! Partitions that are copied from one replica to another, and put in the place of what was there.
+//! Partitions that are copied from one replica to another, and replace the partition there.
 
 use forebay_io::Disk;
 use forebay_io::sim::SimDisk;
@@ -83,7 +83,7 @@ fn the_files_of_a_copy_stay_until_it_is_dropped() {
     assert_eq!((is_there(), runs_on(&disk)), (1, 2));
     drop(copy);
     assert_eq!(runs_on(&disk), 1);
-    // What is still part of the table stays with it.
+    // Runs that are still part of the table stay.
     drop(table.copy_of(FIRST).unwrap());
     assert_eq!((runs_on(&disk), all_of(&table)), (1, up_to(5)));
 }

@@ -1,4 +1,4 @@
-//! Pages of runs that are no longer what was written.
+//! Corrupt pages of runs.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::live::{Budget, LiveDraft, LiveTable};
 /// Keys of which some lie in the middle of the run.
 const KEYS: u64 = 2000;
 
-/// A table with one run, of which a byte in the middle is another.
+/// A table with one run, with a changed byte in the middle.
 fn damaged() -> (SimDisk, LiveTable) {
     let (disk, table) = create(LiveDraft::hashed().partitions(1));
     let mut rng = Rng(7);
@@ -48,7 +48,7 @@ fn a_read_that_meets_damage_tells_of_its_partition() {
     let met = table.damaged();
     assert_eq!((met.len(), met[0].0), (1, id));
     assert!(met[0].1.contains(".run"), "{met:?}");
-    // What is not here any more is not damaged.
+    // A released partition is not damaged.
     table.release(id).unwrap();
     assert_eq!(table.damaged(), []);
 }
@@ -100,14 +100,14 @@ fn a_merge_does_not_write_on_what_changed_after_it_was_read_once() {
     let id = table.partitions()[0].id;
     let first = table.content(id).unwrap().runs[0].id.clone();
     let get = |number: u64| table.get(&number.to_be_bytes());
-    // Its checksum is compared, and that is remembered.
+    // Its checksum is verified, and that is remembered.
     assert_eq!(get(1000).unwrap(), Some(value(1000)));
     flip_in_place(&table.shared().files.run(&first), &value(1000));
     assert!(get(1000).unwrap().is_some_and(|read| read != value(1000)));
     table.update(b"z", b"1").unwrap().wait().unwrap();
     let error = table.compact().unwrap_err();
     assert!(error.is_damage(), "{error}");
-    // It is told of, as damage is that readers meet, and read by nobody from now on.
+    // The damage is reported, like damage that readers find, and nothing reads the run from now on.
     let met = table.damaged();
     assert_eq!((met.len(), met[0].0), (1, id));
     assert!(get(1000).unwrap_err().is_damage());

@@ -1,4 +1,4 @@
-//! A table whose partitions come, go and are split, beside what it should hold.
+//! A table whose partitions are adopted, released and split, beside a model of its content.
 
 use std::ops::Bound as RangeBound;
 
@@ -23,7 +23,7 @@ fn id_in(ranges: &[PartitionRange], table: &LiveTable, key: &[u8]) -> PartitionI
     found.unwrap().id
 }
 
-/// What was kept of a partition when it was given up.
+/// The saved content of a released partition.
 struct ParkedPartition {
     content: PartitionContent,
     /// The files of its runs.
@@ -34,7 +34,7 @@ struct ParkedPartition {
 pub struct DividedTable {
     pub disk: SimDisk,
     pub table: LiveTable,
-    /// All partitions, here or not.
+    /// All partitions, held or not.
     pub ranges: Vec<PartitionRange>,
     pub model: Model,
     parked: Vec<ParkedPartition>,
@@ -64,7 +64,7 @@ impl DividedTable {
         self.table.partitions().iter().any(|range| range.id == id)
     }
 
-    /// Writes a key, if it is here; else sees that it cannot be written.
+    /// Writes a key, if the table holds it. Otherwise checks that it cannot be written.
     pub fn write(&mut self, key: &[u8], value: &[u8], as_delta: bool) {
         let mut batch = Batch::new();
         batch.push(key, Operation::Update(value));
@@ -86,7 +86,7 @@ impl DividedTable {
         }
     }
 
-    /// Deletes all keys, or those of a range, which has to be here.
+    /// Deletes all keys, or those of a range, which the table must hold.
     pub fn delete_some(&mut self, rng: &mut Rng) {
         if self.table.order() == Order::Hashed || rng.below(3) == 0 {
             self.table.delete_all().unwrap().wait().unwrap();
@@ -145,7 +145,8 @@ impl DividedTable {
         self.check_counts();
     }
 
-    /// Walks of all keys are refused where some are not here, and begin and end anywhere.
+    /// Walks of all keys are refused if the table does not hold all partitions. Other walks begin
+    /// and end anywhere.
     fn check_scan(&self) {
         let scan = |from: RangeBound<&[u8]>, to: RangeBound<&[u8]>| {
             self.table.scan(from, to, Direction::Forward)
@@ -198,7 +199,7 @@ impl DividedTable {
         self.check();
     }
 
-    /// Gives a partition up, and keeps what it has, or does not.
+    /// Releases a partition, and may save its content.
     pub fn release(&mut self, id: PartitionId, rng: &mut Rng) {
         let snapshot = self.table.snapshot();
         let before = collect(self.table.entries());
@@ -230,7 +231,8 @@ impl DividedTable {
         }
     }
 
-    /// Takes a partition in: with what it had, or with a run of some records, if any fall into it.
+    /// Adopts a partition: with its saved content, or with a run of some records, if any are within
+    /// it.
     pub fn adopt(&mut self, id: PartitionId, rng: &mut Rng) {
         let parked = self
             .parked
@@ -273,7 +275,7 @@ impl DividedTable {
             .extend(keys.into_iter().map(|key| (key, b"adopted".to_vec())));
     }
 
-    /// Cuts a partition at where some key lies, if that is within it.
+    /// Splits a partition at some key, if that is within it.
     pub fn split(&mut self, id: PartitionId, rng: &mut Rng) {
         let at = self.table.shared().shape.bound(&key(rng.below(KEYS)));
         let right = PartitionId(self.next_id);

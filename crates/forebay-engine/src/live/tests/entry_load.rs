@@ -1,4 +1,4 @@
-//! Loads that are decided entries: at their place, once, whatever the device does.
+//! Loads that are decided entries: applied at their place, once, even if the device fails.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn a_load_lies_between_what_is_applied_before_and_after_and_is_added_once() {
     assert_eq!(table.applied_in_runs(FIRST).unwrap(), place);
     append(&table, 3, b"3");
     assert_eq!(value(&table), b"1L3");
-    // The same again, and one before it.
+    // The same load again, and an earlier one.
     for (index, load) in [(4, LOAD), (5, LOAD - 1)] {
         let again = run(&disk, &table);
         let entry = entry(index, 1, index);

@@ -1,4 +1,4 @@
-//! Opening again, files that come and go, memory limits, failures.
+//! Reopening, files that are added and removed, memory limits, failures.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -299,7 +299,7 @@ fn a_table_that_cannot_be_written_does_not_hold_others_up_without_a_word() {
         matches!(refused, Some(LiveError::Full { .. })),
         "{refused:?}"
     );
-    // There is no memory but what the other table holds.
+    // All memory is held by the other table.
     let refused = (0u32..).find_map(|number| fine.update(&number.to_be_bytes(), &value).err());
     let refused = refused.unwrap();
     assert!(matches!(&refused, LiveError::Full { .. }), "{refused}");

@@ -1,4 +1,4 @@
-//! Partitions that are not here, that are given up and taken in.
+//! Partitions that the table does not hold, and that are released and adopted.
 
 use std::ops::Bound as RangeBound;
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
@@ -91,7 +91,7 @@ fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
         ..PartitionContent::empty(ranges[1].clone())
     };
     assert!(table.adopt(with(lost)).is_err());
-    // A run of keys that lie elsewhere.
+    // A run of keys outside its partition.
     let new = table.new_run();
     let disk: Arc<dyn Disk> = Arc::new(divided.disk.clone());
     let mut writer = RunWriter::create(&disk, &new.path, table.run_options(1, 10)).unwrap();
@@ -107,8 +107,8 @@ fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
     divided.reopen().check();
 }
 
-/// Writers go on while a partition comes and goes: each write is acknowledged and kept, or refused,
-/// and one that was acknowledged before a release is never seen after it.
+/// Writers continue while a partition is released and adopted. Each write is acknowledged and kept,
+/// or refused. A write that was acknowledged before a release is never seen after it.
 #[test]
 fn writers_meet_a_partition_that_comes_and_goes() {
     let (_disk, table) = create(LiveDraft::ordered(vec![b"m".to_vec()]));
@@ -142,7 +142,7 @@ fn writers_meet_a_partition_that_comes_and_goes() {
             assert!(is_not_here(table.get(b"z0")));
             table.adopt(PartitionContent::empty(range.clone())).unwrap();
         }
-        // Gone for long enough that a writer comes by.
+        // Released long enough for a writer to try.
         for _ in 0..500 {
             if refused.load(Memory::Relaxed) > 0 {
                 break;
@@ -179,9 +179,9 @@ fn records_outside_of_their_partition_are_found_by_verify() {
     );
 }
 
-/// Generations that wait to be written are counted by every partition, one that comes meanwhile
-/// included. Else what it has of a later generation would be written with an earlier one, and be
-/// read back from the log once more.
+/// Every partition counts the generations that wait to be flushed, even one that is adopted
+/// meanwhile. Otherwise its records of a later generation would be flushed with an earlier one, and
+/// recovery would apply them once more.
 #[test]
 fn a_partition_that_comes_while_generations_wait_counts_them() {
     let (disk, budget) = (SimDisk::new(), Budget::new(64 << 20));
@@ -189,7 +189,7 @@ fn a_partition_that_comes_while_generations_wait_counts_them() {
     let table = create_on(&disk, draft, &budget);
     let range = table.partitions()[1].clone();
     table.release(range.id).unwrap();
-    // Nobody else flushes while all turns are taken.
+    // No thread flushes while all turns are taken.
     let turns: Vec<_> = std::iter::from_fn(|| budget.flush_turns().take(|| false)).collect();
     table.delta(b"a", b"1").unwrap().wait().unwrap();
     table.shared().freeze();
@@ -248,8 +248,8 @@ fn a_partition_comes_back_as_itself_and_not_as_it_was_before() {
     }
 }
 
-/// What a checkpoint says of a partition is enough to have it elsewhere: its files under other
-/// names, and the ranges of keys that were deleted.
+/// The content in a checkpoint is enough to adopt a partition in another table: its files under
+/// other names, and the deleted ranges of keys.
 #[test]
 fn a_partition_goes_from_one_table_to_another() {
     let draft = LiveDraft::ordered(vec![b"m".to_vec()])

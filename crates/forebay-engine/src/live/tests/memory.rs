@@ -1,4 +1,4 @@
-//! What tables take: memory within the budget, threads only while there is work.
+//! Resources of tables: memory within the budget, threads only while there is work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn threads_end_when_there_is_nothing_to_do_and_come_back() {
     assert!(!runs());
     for _ in 0..2 {
         table.update(b"a", b"1").unwrap().wait().unwrap();
-        // By the thread, which there is from now on.
+        // Done by the thread, which runs from now on.
         table.flush().unwrap();
         let clock = SystemClock;
         let begun = clock.monotonic();

@@ -32,7 +32,7 @@ use crate::live::{Budget, LiveDraft, LiveError, LiveScan, LiveTable};
 use crate::name::TableName;
 use crate::store::Store;
 
-/// What a table should hold.
+/// The expected content of a table.
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn store_on(disk: Arc<dyn Disk>, seed: u64) -> Store {

@@ -1,4 +1,4 @@
-//! Writes to some partitions that are held up, while others go on.
+//! Paused writes to some partitions, while writes to others continue.
 
 use std::ops::Bound as RangeBound;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering as Memory};
@@ -85,7 +85,7 @@ fn writes_to_other_partitions_pass() {
     assert!(!waits_for(&table, b"a"));
 }
 
-/// Whoever waits goes on when the pause is over, or when the table takes no more writes.
+/// A waiting writer continues when the pause ends, or when the table takes no more writes.
 #[test]
 fn writes_that_wait_are_let_go() {
     for fails in [false, true] {
@@ -117,8 +117,8 @@ fn writes_that_wait_are_let_go() {
     }
 }
 
-/// What a load waits for is what was written to its partitions: while they have nothing in memory,
-/// their pause is over without a flush, whatever others have.
+/// A load waits only for writes to its partitions. If they have nothing in memory, their pause ends
+/// without a flush, whatever other partitions have.
 #[test]
 fn a_pause_flushes_for_its_own_partitions_only() {
     let (_disk, table) = halves();
@@ -134,7 +134,7 @@ fn a_pause_flushes_for_its_own_partitions_only() {
     assert!(!shared.parts.at(1).lock().has_memory());
 }
 
-/// A load that fails within its pause leaves nobody waiting.
+/// A load that fails within its pause leaves no writer waiting.
 #[test]
 fn a_pause_ends_with_a_load_that_fails() {
     let (disk, table) = halves();
@@ -147,8 +147,8 @@ fn a_pause_ends_with_a_load_that_fails() {
     assert_eq!(table.get(b"b").unwrap(), None);
 }
 
-/// Deltas of writers and of loads to the same keys, and to others meanwhile, are each there once,
-/// whenever the process is killed.
+/// Deltas of writers and of loads to the same keys, and to other keys meanwhile, are all applied
+/// exactly once, whenever the process is killed.
 #[test]
 fn deltas_of_loads_and_of_writers_are_counted_once() {
     let draft = LiveDraft::ordered(vec![b"m".to_vec()]).delta(DeltaKind::AddI64);

@@ -14,7 +14,7 @@ const RATE_BYTES: u64 = 1 << 20;
 
 fn limited(mut draft: LiveDraft, clock: &Arc<HandClock>) -> (SimDisk, LiveTable) {
     let disk = SimDisk::new();
-    // Nothing is merged but on demand.
+    // Merges run only on demand.
     draft = draft.durability(Durability::Os).factor(32);
     draft.options.merge_bytes_per_second = Some(RATE_BYTES);
     let random = Arc::new(SeededRandom::new(1));

@@ -1,4 +1,4 @@
-//! Partitions as replicas: what is applied, in which order, and by what time.
+//! Partitions as replicas: which entries are applied, in which order, and by what time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ fn a_flush_between_a_write_and_its_end_has_both_or_none() {
     assert_eq!(again.applied(FIRST).unwrap(), first.place);
     assert_eq!(again.get(b"a").unwrap().as_deref(), Some(&b"xy"[..]));
     write.finish().unwrap();
-    // Begun, and not written: its time is there, and it comes again.
+    // The entry was begun, and not written: its time is set, and it is applied again.
     let second = entry(2, 1, 70);
     let write = table.entry(FIRST, &second, 0).unwrap();
     table.pass(PartitionId(0), &entry(3, 0, 80)).unwrap_err();
@@ -306,7 +306,7 @@ fn an_idle_partition_writes_no_manifest() {
     }
     assert_eq!(disk.calls(), before);
     table.pass(FIRST, &entry(1, 0, 10)).unwrap();
-    // Not worth one by itself, but where it is asked for.
+    // Not enough for a manifest by itself, but written when a flush is requested.
     table.shared().freeze();
     assert_eq!(
         table.content(FIRST).unwrap().applied,

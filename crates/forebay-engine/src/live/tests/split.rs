@@ -80,7 +80,7 @@ fn both_halves_name_the_file_until_they_merge_it() {
     }
 }
 
-/// Files are brought whole: of a small part they would be mostly others'.
+/// Files are fetched whole: for a small part, most of a file would be of other partitions.
 #[test]
 fn a_copy_of_a_small_part_has_files_of_its_own() {
     for order in [Order::Hashed, Order::Ordered] {
@@ -106,7 +106,8 @@ fn a_copy_of_a_small_part_has_files_of_its_own() {
     }
 }
 
-/// What one half alone keeps of a file, and sees less than half of, is given back by itself.
+/// If one child alone keeps a file and sees less than half of it, the file is merged away without a
+/// request.
 #[test]
 fn a_half_whose_other_was_given_up_merges_what_it_keeps() {
     for order in [Order::Hashed, Order::Ordered] {
@@ -152,7 +153,7 @@ fn a_run_that_lies_in_one_half_is_not_the_others() {
     let cut = |id: u32| runs(id).iter().filter(|run| run.range.is_some()).count();
     assert_eq!((runs(0).len(), runs(1).len()), (2, 2));
     assert_eq!((cut(0), cut(1)), (1, 1));
-    // Cut once more where nothing of the run that both share lies on one side.
+    // Split once more so that one side has no record of the shared run.
     table
         .split(PartitionId(1), &key_bound(b"n"), PartitionId(2))
         .unwrap();
@@ -184,7 +185,7 @@ fn a_cut_that_cannot_be_is_told_and_changes_nothing() {
         (0, Bound::Slot(5), 3, "does not lie within it"),
         (0, key_bound(b"key-2"), 0, "give a new id"),
         (0, key_bound(b"key-2"), 2, "give a new id"),
-        // It was here.
+        // The table held it before.
         (0, key_bound(b"key-2"), 1, "give a new id"),
     ] {
         let refused = table.split(PartitionId(id), &at, PartitionId(right));
@@ -240,8 +241,8 @@ fn watched_keys_stay_watched_on_both_sides() {
     assert!(left.is_written() && right.is_written() && !both.is_written());
 }
 
-/// Readers and writers go on while a partition is cut again and again: no read meets a key that is
-/// not here, no write is lost, and no delta is done twice.
+/// Readers and writers continue while a partition is split again and again. Every read finds its
+/// key's partition, no write is lost, and no delta is applied twice.
 #[test]
 fn nobody_meets_a_moment_at_which_a_key_is_not_here() {
     let (disk, table) = create(LiveDraft::ordered(Vec::new()).delta(DeltaKind::AddI64));

@@ -1,4 +1,4 @@
-//! What is counted of reads and writes, partition by partition.
+//! The counters of reads and writes of each partition.
 
 use super::{create, key};
 use crate::live::{Batch, LiveDraft, LiveTable, PartitionTraffic};

@@ -95,7 +95,7 @@ fn a_torn_last_record_that_was_not_durable_is_cut_off() {
     let killed = disk.after_kill();
     killed.tamper(&file(1), |bytes| bytes.truncate(bytes.len() - 1));
     let (log, opened) = open(&killed).unwrap();
-    // All of what was written in one call is gone.
+    // All records of one call are gone.
     for group in [1, 2] {
         assert_eq!(opened.groups[&group].last, place(1, 2));
         append(&log, &[entries(group, &[(1, 3)])]).unwrap();

@@ -5,18 +5,17 @@ use forebay_io::sim::Fault;
 use super::model::{Change, Model};
 use super::*;
 
-/// What a round of writing was told.
+/// The results that a round of writing got.
 #[derive(Default)]
 struct SyncReport {
-    /// The log after each write that was said to be done; then perhaps after one of which nobody
-    /// knows.
+    /// The log after each successful write; then perhaps after a write whose state is unknown.
     models: Vec<Model>,
     /// The first of them that may be found after a power cut, and after a kill.
     durable: usize,
     written: usize,
 }
 
-/// Two busy groups and an idle one, trims and removals; goes on after every refusal.
+/// Writes of two busy groups and an idle one, trims and removals. Continues after every refusal.
 fn write(disk: &SimDisk, durability: Durability) -> SyncReport {
     let mut reported = SyncReport {
         models: vec![Model::default()],
@@ -35,7 +34,7 @@ fn write(disk: &SimDisk, durability: Durability) -> SyncReport {
                 ..entries(3, &[(1, 1)])
             });
         }
-        // After a refusal the next write goes on from what there is.
+        // After a refusal the next write continues from the current state.
         for change in &mut changes {
             let last = model
                 .0

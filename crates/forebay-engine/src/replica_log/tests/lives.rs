@@ -14,11 +14,11 @@ struct Life {
     disk: SimDisk,
     clock: Arc<HandClock>,
     boot_id: u128,
-    /// What the log was after each write, and from which one on it may be found after a power cut.
+    /// The log after each write, and the first write that a power cut may leave as the last one.
     models: Vec<Model>,
     durable: usize,
-    /// What the state should say: the boot, and whether it was stopped cleanly. None where a write
-    /// failed that may have changed it.
+    /// The expected state: the boot, and whether it was stopped cleanly. None if a failed write may
+    /// have changed it.
     state: Option<(Option<u128>, bool)>,
     /// Whether this process has written to the log; None where that may be.
     begun: Option<bool>,
@@ -49,7 +49,7 @@ impl Life {
         ReplicaLog::open(disk, Arc::clone(&self.clock) as _, dir(), options)
     }
 
-    /// Opens it, finds one of the logs that it may be, and goes on from that.
+    /// Opens it, checks that it is one of the expected logs, and continues from that.
     fn begin(&mut self, options: ReplicaLogOptions) -> Result<ReplicaLog, String> {
         let (log, opened) = self.open(options).map_err(|error| error.to_string())?;
         let state = (opened.boot_then, opened.stopped_clean);
@@ -199,7 +199,7 @@ impl Life {
         Ok(())
     }
 
-    /// Any change of what was durable is told of, or was of no matter.
+    /// Any change of durable bytes is reported, or has no effect.
     fn damage(&mut self) -> Result<(), String> {
         let options = self.options();
         let log = self.begin(options.clone())?;

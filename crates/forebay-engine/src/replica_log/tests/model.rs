@@ -1,4 +1,4 @@
-//! What a log of replicas should have, kept beside it.
+//! A model of a log of replicas.
 
 use std::collections::BTreeMap;
 
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// What of the log is not as it should be: groups, promises, places and all that is read.
+    /// Returns the differences of the log: groups, promises, places and all entries.
     pub fn differs(&self, found: &BTreeMap<u64, LoggedGroup>, log: &ReplicaLog) -> Option<String> {
         if !found.keys().eq(self.0.keys()) {
             return Some(format!("it has the groups {:?}", found.keys()));

@@ -12,7 +12,7 @@ fn frame(offset: u64) -> FramePlace {
     FramePlace { segment, offset }
 }
 
-/// Reads them as an opening would, and asks what was read.
+/// Reads them as an opening would, and queries the index.
 fn check(index: &mut LogIndex, payload: &[u8], offset: u64) {
     if replay(index, frame(offset), payload).is_err() {
         assert!(!payload.is_empty());

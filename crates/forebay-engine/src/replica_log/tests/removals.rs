@@ -1,4 +1,4 @@
-//! What is kept, written again and removed.
+//! Which records are kept, rewritten and removed.
 
 use super::model::Change;
 use super::*;
@@ -10,7 +10,7 @@ fn segments(disk: &SimDisk) -> usize {
     disk.files().into_iter().filter(is_segment).count()
 }
 
-/// A log in which group 1 is busy, and others have said something once.
+/// A log in which group 1 is busy, and others have written once.
 fn busy(disk: &SimDisk, durability: Durability, others: &[Change]) -> (ReplicaLog, u64) {
     let (log, _) = open_with(disk, options(durability, LIMIT)).unwrap();
     append(&log, others).unwrap();
@@ -213,7 +213,7 @@ fn spare_room_is_given_up_where_the_disk_is_full_and_goes_with_the_log() {
     log.keep_spare();
     log.keep_spare();
     assert!(is_there(&disk));
-    // Of the simulated disk nothing comes back by that.
+    // On the simulated disk this frees no space.
     disk.fill_up();
     assert!(log.remove_unneeded(0).is_err());
     assert!(!is_there(&disk));

@@ -1,4 +1,4 @@
-//! What a log says of how the process before ended.
+//! What a log records about the end of the previous process.
 
 use super::model::Change;
 use super::*;
@@ -23,7 +23,7 @@ fn only_a_close_leaves_a_log_that_was_stopped_cleanly() {
     drop(log);
     let (log, opened) = open_on(&disk, 2);
     assert_eq!(says(&opened), (Some(1), false));
-    // Nothing was written by boot 2: whoever has to give the log up may die before that is done.
+    // Boot 2 wrote nothing: a process that must remove the log may die before that is done.
     log.close().unwrap();
     let (log, opened) = open_on(&disk, 2);
     assert_eq!(says(&opened), (Some(1), false));
@@ -115,7 +115,7 @@ fn a_log_that_is_given_up_begins_anew() {
     append(&log, &[founded]).unwrap();
     log.sync().unwrap();
     drop(log);
-    // A crash while it is removed leaves what is told as damaged, or as of the boot of before.
+    // After a crash during the removal, the rest is reported as damaged, or as of the earlier boot.
     for seed in 0..40 {
         for nth in 0..6 {
             let disk = disk.after_kill();

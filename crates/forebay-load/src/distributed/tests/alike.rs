@@ -1,10 +1,10 @@
-//! Versions and reports without what tasks may estimate in another way.
+//! Makes versions and reports comparable: removes the estimates that differ between tasks.
 
 use forebay_engine::ColumnStats;
 
 use crate::push::PushReport;
 
-/// Without what is estimated from rows drawn at random: tasks draw others.
+/// Removes estimates from randomly drawn rows, because tasks draw other rows.
 pub fn counted(mut stats: Vec<ColumnStats>) -> Vec<ColumnStats> {
     for values in stats.iter_mut().filter_map(|stats| stats.values.as_mut()) {
         assert!(values.looked_at > 0 || values.values == 0, "{values:?}");
@@ -16,7 +16,7 @@ pub fn counted(mut stats: Vec<ColumnStats>) -> Vec<ColumnStats> {
     stats
 }
 
-/// The report of a local push with what `distributed` estimated from rows drawn at random.
+/// Returns the report of a local push with the estimates of `distributed`.
 pub fn alike(local: PushReport, distributed: &PushReport) -> PushReport {
     let stats = distributed.stats.clone();
     assert_eq!(counted(local.stats), counted(stats.clone()));

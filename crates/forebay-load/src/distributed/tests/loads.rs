@@ -1,4 +1,4 @@
-//! Loads: what tasks write against what one machine writes, and what is refused.
+//! Tests of loads: the results of tasks against those of one machine, and refused loads.
 
 use forebay_engine::PartitionRange;
 use forebay_engine::live::{Expiry, LiveDraft};
@@ -11,7 +11,7 @@ use crate::load::{BuiltLoad, LoadError, LoadRequest, build_load};
 
 const KEYS: i64 = 3000;
 
-/// Rows whose keys come several times, with what each does.
+/// Rows whose keys occur several times, with the operation of each.
 fn changes(rows: i64) -> RecordBatch {
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(
         (0..rows).map(|row| row * 7919 % KEYS),
@@ -50,7 +50,7 @@ fn ordered() -> LiveDraft {
     LiveDraft::ordered(vec![b"000700".to_vec(), b"002".to_vec()])
 }
 
-/// Tasks by hand.
+/// Runs tasks without an engine.
 struct Tasks {
     dir: tempfile::TempDir,
     store: Store,
@@ -90,7 +90,7 @@ impl Tasks {
             .count()
     }
 
-    /// Builds reports that have to be refused; gives the words, and sees that nothing stayed.
+    /// Builds reports that must be refused; returns the error, and checks that nothing remains.
     fn refused(self, reports: &[String]) -> String {
         let runs = self.dir.path().join("store/tables/birds/runs");
         let error = self.load.build(reports).unwrap_err().to_string();
@@ -105,7 +105,7 @@ fn stage(store: &Store, request: &LoadRequest, draft: &LiveDraft) -> forebay_eng
     store.stage_load(turn, options, partitions).unwrap()
 }
 
-/// Each partition's run, as it lies there.
+/// Returns the bytes of each partition's run.
 fn bytes_of(store: &Store, built: &BuiltLoad) -> Vec<(u32, Vec<u8>)> {
     let read = |(partition, run): &(forebay_engine::PartitionId, RunRef)| {
         let name = format!("tables/birds/runs/load-{}.run", run.id);
@@ -198,13 +198,13 @@ fn whole_rows_are_stored_without_the_columns_beside() {
     let whole = LoadRequest {
         value_column: None,
         leaves_out: false,
-        // Filters are of other sizes where one side spills: a spill is of all partitions.
+        // Filters have other sizes if one side spills: a spill covers all partitions.
         memory_bytes: 1 << 20,
         ..request()
     };
     let built = same_both_ways(whole.clone(), &draft, &rows);
     assert_eq!(built.report.rows, 5000);
-    // A column that is no part of the rows is told of before anything runs.
+    // A column that is not part of the rows is reported before anything runs.
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let load = stage(&store, &whole, &draft);

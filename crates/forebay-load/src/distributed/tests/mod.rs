@@ -1,4 +1,4 @@
-//! A cluster in one process: what tasks send, write and report, whole and with every kind of loss.
+//! Simulates a cluster in one process: the records and reports of tasks, with and without losses.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests look at the files themselves"
@@ -62,7 +62,7 @@ fn request() -> PushRequest {
         page_bytes: None,
         duplicates: Duplicates::Fail,
         bad_rows: BadRows::Fail,
-        // So little is gathered that each task sends many bunches.
+        // The gathered amount is so small that each task sends many chunks.
         memory_bytes: 16 << 10,
         threads: 1,
         rate_bytes: None,
@@ -92,7 +92,7 @@ fn birds(ids: impl IntoIterator<Item = i64>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-/// A distributed push by hand.
+/// A distributed push without an engine.
 struct Cluster {
     dir: tempfile::TempDir,
     store: Store,
@@ -116,12 +116,12 @@ impl Cluster {
         Recipe::parse(&recipe.to_bytes().unwrap()).unwrap()
     }
 
-    /// What the task of one part of the source sends.
+    /// Returns the batches that the task of one part of the source sends.
     fn encode(&self, source: i64, rows: &RecordBatch) -> RecordBatch {
         encode(self.recipe(), source, rows)
     }
 
-    /// The rows in so many parts of the source.
+    /// Splits the rows into this many parts of the source.
     fn encode_all(&self, rows: &RecordBatch, parts: usize) -> RecordBatch {
         encode_all(&self.recipe(), rows, parts)
     }
@@ -141,7 +141,7 @@ impl Cluster {
         std::fs::read_dir(runs).map_or(0, Iterator::count)
     }
 
-    /// Commits reports that have to be refused; gives the words, and sees that nothing stayed.
+    /// Commits reports that must be refused; returns the error, and checks that nothing remains.
     fn refused(self, reports: &[String]) -> String {
         let Self { dir, store, push } = self;
         let error = push.commit(reports, &Silent).unwrap_err().to_string();
@@ -152,14 +152,14 @@ impl Cluster {
     }
 }
 
-/// What the task of one part of the source sends.
+/// Returns the batches that the task of one part of the source sends.
 fn encode(recipe: Recipe, source: i64, rows: &RecordBatch) -> RecordBatch {
     let slices = (0..rows.num_rows()).step_by(700);
     let batches = slices.map(|start| rows.slice(start, 700.min(rows.num_rows() - start)));
     sent(RowTask::new(recipe, source).unwrap(), batches).unwrap()
 }
 
-/// What a task sends of these batches.
+/// Returns the batches that a task sends for these batches.
 fn sent(
     mut task: RowTask,
     batches: impl IntoIterator<Item = RecordBatch>,
@@ -172,7 +172,7 @@ fn sent(
     Ok(concat_batches(&record_schema(), &out).unwrap())
 }
 
-/// How many records the bunches hold.
+/// Returns the number of records in the chunks.
 fn records_in(sent: &RecordBatch) -> usize {
     let arrived = Arrived::new(sent).unwrap();
     let rows = (0..arrived.len()).map(|index| arrived.get(index));
@@ -180,7 +180,7 @@ fn records_in(sent: &RecordBatch) -> usize {
     chunks.map(|row| Unpacked::new(row.records).count()).sum()
 }
 
-/// The rows in so many parts of the source.
+/// Splits the rows into this many parts of the source.
 fn encode_all(recipe: &Recipe, rows: &RecordBatch, parts: usize) -> RecordBatch {
     let each = rows.num_rows().div_ceil(parts).max(1);
     let part = |part: usize| {
@@ -193,7 +193,7 @@ fn encode_all(recipe: &Recipe, rows: &RecordBatch, parts: usize) -> RecordBatch 
     concat_batches(&record_schema(), &sent).unwrap()
 }
 
-/// What the task of these records reports.
+/// Returns the report of the task of these records.
 fn write(
     recipe: Recipe,
     store: &Store,
@@ -210,7 +210,7 @@ fn write(
     reports
 }
 
-/// The shuffle: records of one partition, in the order of source and sequence.
+/// Shuffles: returns records of one partition, in the order of source and sequence.
 fn of_partition(records: &RecordBatch, partition: usize) -> RecordBatch {
     of_partitions(records, partition..partition + 1)
 }
@@ -225,7 +225,7 @@ fn of_partitions(records: &RecordBatch, partitions: std::ops::Range<usize>) -> R
     take_record_batch(records, &chosen).unwrap()
 }
 
-/// The version as a local push makes it, in a store beside.
+/// Returns the version that a local push makes, in another store.
 fn local(request: &PushRequest, dir: &Path, rows: &RecordBatch) -> (Store, PushReport) {
     let store = store(&dir.join("local"));
     let reader = arrow_array::RecordBatchIterator::new([Ok(rows.clone())], rows.schema());
@@ -239,7 +239,7 @@ fn local(request: &PushRequest, dir: &Path, rows: &RecordBatch) -> (Store, PushR
 
 type Files = Vec<(String, Option<Vec<u8>>, Option<Vec<u8>>)>;
 
-/// The bounds and the bytes of a version's files, and what it counts of its columns.
+/// Returns the bounds and the bytes of a version's files, and its counts of columns.
 fn files(store: &Store, version: u64) -> (Files, String) {
     let table = store.table(&"birds".parse().unwrap()).unwrap();
     let manifest = table.manifest(version).unwrap();
@@ -339,8 +339,7 @@ fn ordered_partitions_are_cut_by_samples() {
     let report = cluster.push.commit(&reports, &Silent).unwrap();
     assert_eq!(report.rows_between, (9000, 9000));
 
-    // The number of partitions follows from the size; samples that there are none of are no
-    // samples.
+    // The size decides the number of partitions. Empty samples are not samples.
     let by_size = PushRequest {
         partitions: None,
         ..request()
@@ -407,14 +406,14 @@ fn what_the_shuffle_lost_or_doubled_is_found_where_it_arrives() {
     assert!(control_lost.contains("partition 2"), "{control_lost}");
     let doubled = refused(&join(&[row(0), part.clone()]));
     assert!(doubled.contains("source 0 ended twice"), "{doubled}");
-    // A record in the place of another one is not a matter of counting.
+    // Counting does not reveal a record that was replaced by another one.
     let other = of_partition(&records, 1);
     let mut columns = other.slice(5, 1).columns().to_vec();
     columns[0] = row(5).column(0).clone();
     let stranger = RecordBatch::try_new(record_schema(), columns).unwrap();
     let swapped = refused(&join(&[part.slice(0, count - 1), stranger]));
     assert!(swapped.contains("partition 2"), "{swapped}");
-    // Two partitions of one task, of which one lacks a source that had nothing else for it.
+    // Two partitions of one task; one of them lacks a source that had nothing else for it.
     let nothing = cluster.encode(9, &rows.slice(0, 0));
     let both = join(&[part.clone(), other, of_partition(&nothing, 1)]);
     let differ = refused(&both);
@@ -425,7 +424,7 @@ fn what_the_shuffle_lost_or_doubled_is_found_where_it_arrives() {
         "{differ}"
     );
     assert_eq!(cluster.runs(), 0);
-    // Whole, it passes.
+    // The complete set of reports passes.
     assert_eq!(cluster.write(&part).unwrap().len(), 1);
     drop(cluster.push);
     assert!(cluster.store.tables().unwrap().is_empty());
@@ -560,7 +559,7 @@ fn the_lock_is_held_and_what_a_dead_driver_left_is_swept() {
     let cluster = Cluster::on(dir, store, request(), &rows);
     let records = cluster.encode_all(&rows, 2);
     let reports = cluster.write_all(&records);
-    // A task that ends when the push is long over.
+    // A task that ends long after the push.
     let recipe = cluster.recipe();
     let Cluster { dir, store, push } = cluster;
     drop(push);
@@ -579,7 +578,7 @@ fn partitions_from_different_runs_of_a_source_are_not_mixed() {
     let rows = birds(0..3000);
     let cluster = Cluster::begin(request(), &rows);
     let (first, rest) = (birds(0..1000), cluster.encode(0, &rows.slice(1000, 2000)));
-    // The second time the source says something else of as many rows.
+    // The second time the source gives other content with as many rows.
     let again = birds((0..1000).map(|id| if id == 3 { 9003 } else { id }));
     let records = |source: &RecordBatch| {
         let sent = [cluster.encode(1, source), rest.clone()];

@@ -1,4 +1,4 @@
-//! The options of a push, by tasks and on one machine; and rows, tasks and retries at random.
+//! Tests of a push's options, by tasks and on one machine; random rows, tasks and retries.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ fn rows_expire_at_the_time_of_the_push() {
         ..request()
     };
     same_both_ways(column, &rows, 3);
-    // A record that claims to be something else than a row.
+    // A record that claims to be something other than a row.
     let cluster = Cluster::begin(after, &rows);
     let part = of_partition(&cluster.encode_all(&rows, 1), 0);
     let count = part.num_rows();
@@ -104,7 +104,7 @@ fn numbers_of_deltas_and_large_values_are_stored_alike() {
         ..request()
     };
     same_both_ways(numbers, &rows, 3);
-    // Of all sizes: pages of 8 KiB, some values in the second file.
+    // Values of all sizes: pages of 8 KiB, some values in the second file.
     let text =
         |id: i64| "x".repeat((id * id % 997) as usize + if id % 50 == 0 { 30_000 } else { 0 });
     let texts: StringArray = (0..2000).map(|id| Some(text(id))).collect();
@@ -159,7 +159,7 @@ fn bad_rows_end_the_task_or_are_counted() {
     };
     let report = same_both_ways(skips.clone(), &rows, 3);
     assert_eq!((report.rejected, report.rows_between.1), (1, 999));
-    // When nothing is left, nothing is published.
+    // If no rows are left, nothing is published.
     let none = birds((0..10).map(|row| -1 - row));
     let cluster = Cluster::begin(skips, &none);
     let records = cluster.encode_all(&none, 2);
@@ -209,7 +209,7 @@ fn batches_of_other_layouts_are_converted_and_others_refused() {
     let more = RecordBatch::try_from_iter(more).unwrap();
     let error = task.encode(&more).unwrap_err().to_string();
     assert!(error.contains("a column 'more'"), "{error}");
-    // A table of one column takes it from whatever else there is.
+    // A table of one column takes it from a source with other columns.
     let names = PushRequest {
         value: ValueChoice::Column("name".into()),
         bad_rows: BadRows::Skip,
@@ -264,12 +264,12 @@ fn what_tasks_cannot_do_is_refused_before_they_begin() {
     assert!(refused(other).contains("hashed"));
 }
 
-/// A choice of everything, by numbers.
+/// Makes random choices from numbers.
 #[derive(Debug, Clone)]
 struct Choice {
     rows: Vec<i64>,
     parts: usize,
-    /// Which partitions one task writes, and how often.
+    /// Returns which partitions one task writes, and how often.
     tasks: Vec<(usize, u8)>,
     partitions: u32,
     order: Order,
@@ -296,8 +296,8 @@ fn choices() -> impl Strategy<Value = Choice> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However the rows are split and the work is shared out and done again, the version is that of
-    /// a local push.
+    /// The version equals that of a local push, however the rows are split, distributed and
+    /// retried.
     #[test]
     fn any_split_makes_the_same_version(choice in choices()) {
         let rows = birds(choice.rows.iter().copied());
@@ -339,7 +339,7 @@ proptest! {
         prop_assert_eq!(distributed, report);
     }
 
-    /// A record more, less, or altered: either it is refused, or it made no difference.
+    /// One record more, less, or altered: the push refuses it, or it makes no difference.
     #[test]
     fn no_change_of_records_goes_unseen(
         at in 0..1000usize,
@@ -366,21 +366,21 @@ proptest! {
         let changed = [vec![before], middle, vec![after]].concat();
         let changed = concat_batches(&record_schema(), &changed).unwrap();
         if let Ok(reports) = cluster.write(&changed) {
-            // Where a bunch stood says which of two records stays, and nothing else; nobody shares
-            // a key here.
+            // The position of a chunk only decides which of two records of a key stays. No two
+            // records share a key in this test.
             prop_assert!(what == 2 && (column >= 2 || changed == part), "{what} {column} {bits}");
             cluster.push.commit(&reports, &Silent).unwrap();
         }
     }
 
-    /// Nothing that comes from elsewhere makes a panic.
+    /// No input from outside causes a panic.
     #[test]
     fn junk_is_refused(junk in prop::collection::vec(any::<u8>(), 0..60), at in any::<prop::sample::Index>(), text in ".*") {
         let cluster = Cluster::begin(request(), &birds(0..10));
         prop_assert!(Recipe::parse(&junk).is_err());
         let recipe = cluster.push.recipe("here").unwrap().to_bytes().unwrap();
         let body = &recipe[..recipe.len() - 22];
-        // Sealed anew, it is only what it says that can be wrong.
+        // It is sealed again, so only its content can be wrong.
         let mut changed = body.to_vec();
         let place = at.index(changed.len());
         changed.splice(place..place + 1, junk.iter().copied());
@@ -397,7 +397,7 @@ proptest! {
     }
 }
 
-/// One of its values changed, of whatever type.
+/// Changes one of its values, of any type.
 fn altered(record: &RecordBatch, column: usize, bits: u8) -> RecordBatch {
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Int32Type, Int64Type};

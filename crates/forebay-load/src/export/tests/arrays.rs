@@ -134,7 +134,7 @@ pub fn data_type(rng: &mut Rng, depth: usize) -> DataType {
     }
 }
 
-/// Types that dictionaries and runs are of.
+/// Types of the values of dictionaries and runs.
 fn value_type(rng: &mut Rng) -> DataType {
     let types = [
         DataType::Utf8,

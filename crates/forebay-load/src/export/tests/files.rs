@@ -111,7 +111,7 @@ fn wide_batch(rows: usize) -> RecordBatch {
     batch_of(&mut Rng(11), &types, rows)
 }
 
-/// The plain types that a table has for a batch.
+/// Returns the plain types that a table has for a batch.
 fn plain_schema_of(batch: &RecordBatch) -> SchemaRef {
     let key = "{id}".parse().unwrap();
     let encoder = RowEncoder::new(&batch.schema(), &key, &ValueChoice::Row).unwrap();
@@ -142,7 +142,7 @@ fn arrow_restores_types_and_values() {
     assert_eq!((rows, read_back("a.arrow", &bytes).len()), (0, 0));
 }
 
-/// Whether Parquet has a type for it, at any depth, without altering it.
+/// Returns whether Parquet has a type for it, at any depth, without altering it.
 fn in_parquet(data_type: &DataType) -> bool {
     match data_type {
         DataType::Interval(_) | DataType::FixedSizeBinary(0) | DataType::FixedSizeList(_, 0) => {
@@ -200,7 +200,7 @@ proptest! {
     }
 }
 
-/// What makes an exporter of one column `c` of a type.
+/// Creates an exporter of one column `c` of a type.
 fn begin(data_type: &DataType, format: ExportFormat) -> Result<Exporter<Vec<u8>>, ExportError> {
     let fields = vec![Field::new("c", data_type.clone(), true)];
     let schema = row_schema(&Arc::new(Schema::new(fields))).unwrap();

@@ -1,4 +1,4 @@
-//! What is written: CSV, JSON lines, keys, values of bytes.
+//! Tests of the written forms: CSV, JSON lines, keys, values of bytes.
 
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
@@ -30,14 +30,14 @@ fn csv_and_json_lines() {
     assert_eq!(read_back("b.jsonl", &json)[0], small());
 }
 
-/// Columns that keys and values of bytes were made of: `id` is text, `raw` is binary.
+/// The columns from which keys and values of bytes were made: `id` is text, `raw` is binary.
 fn made_of() -> Schema {
     let columns = [("id", Kind::Text), ("raw", Kind::Binary)];
     let columns = columns.map(|(name, kind)| Column::new(name, kind, true));
     Schema::new(columns.to_vec())
 }
 
-/// Exports records as they stand.
+/// Exports records unchanged.
 fn write(
     values: ExportValues<'_>,
     (key, value): (Option<&str>, &str),
@@ -104,7 +104,7 @@ fn bytes_are_text_where_they_can_be() {
             ((Some("{raw}"), "id"), false, [binary(), text()]),
             ((Some("{id:be}"), "id"), false, [binary(), text()]),
             ((Some("{id}"), "raw"), false, [text(), binary()]),
-            // A live table, which takes any bytes.
+            // A live table, which accepts any bytes.
             ((None, "raw"), false, [text(), text()]),
         ] {
             let written = write(ExportValues::Bytes, made, format, asked, &records[..1]);

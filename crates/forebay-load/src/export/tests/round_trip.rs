@@ -1,4 +1,4 @@
-//! Arrow, rows, Arrow: every type comes back as its plain form with the same values.
+//! Tests Arrow to rows to Arrow: every type returns in its plain form with the same values.
 
 use std::sync::Arc;
 

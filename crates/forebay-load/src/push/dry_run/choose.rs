@@ -1,14 +1,14 @@
-//! Which parts of the sources a dry run reads: some rows of many parts, spread over all of them.
+//! Chooses the parts of the sources that a dry run reads: some rows of many parts, spread over all.
 
 use super::Extent;
 use crate::sources::SourceUnit;
 
-/// Rows that a sample has.
+/// The number of rows in a sample.
 pub const SAMPLE_ROWS: u64 = 100_000;
-/// Parts among which they are spread, at least, where there are so many.
+/// The fewest parts that a sample is spread over, if there are that many.
 const SPREAD: u64 = 64;
-/// A part whose rows nobody has counted is read to its end, so that they show in its bytes; but no
-/// more than so many times the sample.
+/// A part without a row count is read to its end, to relate its rows to its bytes. The limit is
+/// this many times the sample.
 const MOST_SAMPLES: u64 = 10;
 
 /// A part to read.
@@ -16,11 +16,11 @@ const MOST_SAMPLES: u64 = 10;
 pub struct Visit<'a> {
     pub number: u32,
     pub unit: &'a SourceUnit,
-    /// Rows to read of it, from its beginning.
+    /// The number of rows to read, from its beginning.
     pub rows: u64,
 }
 
-/// The parts to read, in turn.
+/// Returns the parts to read, in order.
 pub fn visits(units: &[SourceUnit], extent: Extent) -> Vec<Visit<'_>> {
     let visit = |(number, rows): (usize, u64)| Visit {
         number: number as u32,
@@ -34,7 +34,7 @@ pub fn visits(units: &[SourceUnit], extent: Extent) -> Vec<Visit<'_>> {
         .collect()
 }
 
-/// Numbers of parts, and how many rows to read of each.
+/// Returns the indices of parts, and the number of rows to read of each.
 fn places(parts: usize, counts: Option<&[u64]>, extent: Extent) -> Vec<(usize, u64)> {
     if extent == Extent::All {
         return (0..parts).map(|number| (number, u64::MAX)).collect();
@@ -58,10 +58,10 @@ fn places(parts: usize, counts: Option<&[u64]>, extent: Extent) -> Vec<(usize, u
     }
 }
 
-/// All numbers below `parts`, the first of them zero, any few of them far apart.
+/// Returns all numbers below `parts`, beginning with zero; any few consecutive ones are far apart.
 fn scattered(parts: usize) -> impl Iterator<Item = usize> {
-    // The golden section; a step that shares no divisor with the number of parts meets each of them
-    // once.
+    // The golden section. A step that shares no divisor with the number of parts visits each of
+    // them once.
     let near = (parts as f64 * 0.618) as usize;
     let coprime = |step: &usize| divisor(*step, parts) == 1;
     let step = (near.max(1)..).find(coprime).unwrap_or(1);

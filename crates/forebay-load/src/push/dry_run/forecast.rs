@@ -1,4 +1,4 @@
-//! From what was read to what a push would come to.
+//! Forecasts the result of a push from the rows that a dry run read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use super::{DryRunContext, DryRunSetup, ExpectedEnd, Forecast, Room};
 use crate::encode::RowEncoder;
 use crate::gate::{self, Finding, Limit, Measure, Metric};
 use crate::progress::{Progress, Unit};
-use crate::push::looking::of_table;
 use crate::push::publish::beside_serving;
 use crate::push::report::rounded;
+use crate::push::source_reader::of_table;
 use crate::push::{BadRows, ComposedRows, GATE_SAMPLE_ROWS, PushError};
 use crate::sort::{Duplicates, SortError, Tally, record_memory};
 
-/// The records that the push would write, as far as their number can be told.
+/// The records that the push would write, as far as their number is known.
 #[derive(Debug, Clone, Copy)]
 struct ExpectedTotals {
     rows: Option<u64>,
     bytes: Option<u64>,
-    /// Rows of the sources, for each that was read.
+    /// Rows of the sources for each row that was read.
     scale: Option<f64>,
     is_exact: bool,
 }
@@ -69,8 +69,8 @@ impl ExpectedTotals {
 }
 
 impl DryRunSetup<'_> {
-    /// Scales, compares and judges. `opened`: how long it took until the reading began that came to
-    /// its end.
+    /// Extrapolates, compares and judges. `opened` is the time until the reading that completed
+    /// began.
     pub(super) fn forecast(
         &self,
         encoder: &RowEncoder,
@@ -115,7 +115,8 @@ impl DryRunSetup<'_> {
         })
     }
 
-    /// As a manifest counts them: what news do to older rows is not known.
+    /// Returns the number of rows as a manifest counts them: the effect of new records on older
+    /// rows is not known.
     fn rows_between(
         &self,
         totals: ExpectedTotals,
@@ -170,7 +171,8 @@ impl DryRunSetup<'_> {
         if let Some(base) = base
             && base.version() != serving.version()
         {
-            // What comes on top of a version that does not serve is left out of this.
+            // If the base version does not serve, this comparison leaves out the records added to
+            // it.
             let mut seen = compare_sampled(serving, base, GATE_SAMPLE_ROWS, random, &advance)?;
             seen.rows_are_exact = false;
             seen.bytes_after += bytes;
@@ -196,7 +198,7 @@ impl DryRunSetup<'_> {
         compare_expected(serving, &expected, GATE_SAMPLE_ROWS, random, &advance)
     }
 
-    /// The drawn rows, of each key the one that stays.
+    /// Returns the drawn rows; for each key, only the row that stays.
     fn becomes(&self, sample: &[SampledRow]) -> Vec<(Vec<u8>, KeyOutcome)> {
         let mut rows: Vec<&SampledRow> = sample.iter().collect();
         let keeps_first = self.request.duplicates == Duplicates::First;
@@ -215,11 +217,11 @@ impl DryRunSetup<'_> {
 
     fn room(&self, trial: &Trial, totals: ExpectedTotals) -> Room {
         let ratio = trial.file_bytes as f64 / trial.payload_bytes.max(1) as f64;
-        // Each run but one begins a page more.
+        // Each run but one begins another page.
         let pages = (trial.partitions as u64).saturating_sub(1) * u64::from(MIN_PAGE_BYTES);
         let files = |bytes: u64| (bytes as f64 * ratio) as u64 + pages;
         let held = record_memory(self.request.memory_bytes, self.request.threads) as u64;
-        // What does not fit into memory is spilled, and is there until the runs are.
+        // Records that do not fit in memory are spilled, and the spill exists until the runs do.
         let spilled = |bytes: u64| if bytes > held { bytes } else { 0 };
         let free = self
             .ground
@@ -231,7 +233,8 @@ impl DryRunSetup<'_> {
         }
     }
 
-    /// Opening, reading and building at the rates that were met, or at the rate that is allowed.
+    /// Returns the time for opening, reading and building at the measured rates, or at the allowed
+    /// rate.
     fn push_seconds(
         &self,
         looked: &SeenSources,
@@ -261,14 +264,14 @@ impl DryRunSetup<'_> {
         }
     }
 
-    /// What would end the push, in its words.
+    /// Returns the error that would end the push.
     fn failure(&self, looked: &SeenSources, room: Room) -> Option<String> {
         let refuses = self.request.bad_rows == BadRows::Fail;
         if let Some(row) = looked.bad_rows.first()
             && refuses
         {
             let error = PushError::from(row.clone());
-            // Of a table that is there, the types cannot be given.
+            // The types of an existing table cannot be given.
             let error = match self.layer() {
                 Some(_) => of_table(error),
                 None => error,
@@ -303,7 +306,7 @@ fn null_shares(manifest: &Manifest, looked: &SeenSources) -> Vec<(String, f64)> 
     let nulls = looked.profile.nulls();
     let columns = manifest.schema.columns().iter().zip(&nulls);
     let share = |nulls: u64| match looked.is_all {
-        // As a manifest counts: over the rows that are stored.
+        // As a manifest counts them: over the rows that are stored.
         true => nulls.min(looked.stored) as f64 / looked.stored.max(1) as f64,
         false => nulls as f64 / looked.rows.max(1) as f64,
     };
@@ -319,7 +322,8 @@ fn needs_totals(limit: &Limit) -> bool {
     }
 }
 
-/// A part of the rows shows neither the extremes nor the number of different values.
+/// Returns whether the limit needs all values: a sample shows neither the extremes nor the number
+/// of different values.
 fn needs_all_values(limit: &Limit) -> bool {
     match limit {
         Limit::Share(limit) => matches!(
@@ -357,7 +361,7 @@ fn scaled(verbs: ComposedRows, scale: f64) -> ComposedRows {
     }
 }
 
-/// The free bytes of where a path lies, or will.
+/// Returns the free bytes where a path is, or will be.
 fn free_bytes(ground: &DryRunContext<'_>, path: &Path) -> Option<u64> {
     let exists = |path: &&Path| ground.disk.exists(path).unwrap_or(false);
     let found = path.ancestors().find(exists)?;

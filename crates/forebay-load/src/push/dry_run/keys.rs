@@ -1,27 +1,26 @@
-//! The keys that a dry run has seen, by their hashes: to find duplicates, and keys that would be
-//! lost.
+//! Records hashes of the keys that a dry run has seen, to find duplicate and lost keys.
 //!
-//! A hash has 64 bits. Of a hundred million keys two have the same one in three cases of ten
-//! thousand; then a duplicate is told that is none.
+//! A hash has 64 bits. Among a hundred million keys, two share a hash in three of ten thousand
+//! cases. The dry run then reports a duplicate that does not exist.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Memory that a key takes here, while the table of them grows.
+/// The memory that a key takes while the table of keys grows.
 const KEY_BYTES: u64 = 64;
 
-/// See the module's text.
+/// The set of keys that a dry run has seen.
 #[derive(Debug)]
 pub struct Keys {
     seen: HashMap<u64, SeenKey>,
     most: usize,
     keeps_first: bool,
-    /// Whether there were more keys than memory.
+    /// Whether there were more keys than fit in memory.
     pub is_full: bool,
-    /// Rows left out for another of the same key, and their bytes.
+    /// Rows left out because of another row of the same key, and their bytes.
     pub repeated: u64,
     pub repeated_bytes: u64,
-    /// The key that was the first to come again.
+    /// The first key that occurred again.
     pub example: Option<Vec<u8>>,
 }
 
@@ -44,7 +43,7 @@ impl Keys {
         }
     }
 
-    /// A row of this key, at a place in the order of the sources.
+    /// Adds a row of this key, at a place in the order of the sources.
     pub fn add(&mut self, hash: u64, key: &[u8], place: u64, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let row = SeenKey { place, bytes };

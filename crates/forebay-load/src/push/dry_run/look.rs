@@ -1,4 +1,4 @@
-//! Reading for a dry run: rows are encoded as in a push, counted, and not collected.
+//! Reads the sources for a dry run: it encodes rows as a push does, counts them and drops them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,29 +25,29 @@ use crate::sort::SortError;
 use crate::sources::{Feed, Origin, SourceError, SourceSet};
 use forebay_io::Throttle;
 
-/// A sample takes so long at most.
+/// The most time that a sample takes.
 const SAMPLE_TIME: Duration = Duration::from_secs(10);
-/// Bad rows that are told of.
+/// The most bad rows that a dry run reports.
 const NOTED_ROWS: usize = 5;
 const EXAMPLES: usize = 5;
 
-/// What was seen of the sources.
+/// The counts of the rows that were read.
 #[derive(Debug)]
 pub struct SeenSources {
-    /// Rows read, bad ones among them.
+    /// Rows read, including bad ones.
     pub rows: u64,
-    /// Whether these are all.
+    /// Whether these are all rows.
     pub is_all: bool,
-    /// The rows of the sources, as far as can be told.
+    /// The number of rows of the sources, if known.
     pub total_rows: Option<u64>,
     /// Rows that can be stored, and the bytes of their keys and values.
     pub stored: u64,
     pub bytes: u64,
-    /// What those do.
+    /// The operations of those rows.
     pub verbs: ComposedRows,
     pub rejected: u64,
     pub bad_rows: Vec<NotedRow>,
-    /// Values that conversions changed, as was asked for.
+    /// Values that conversions changed, as the rules allow.
     pub lossy: Vec<Lossy>,
     pub profile: TableProfile,
     pub keys: Keys,
@@ -56,16 +56,16 @@ pub struct SeenSources {
     pub took: Duration,
 }
 
-/// What a dry run is read with.
+/// The limits of a dry run's reading.
 #[derive(Debug, Clone, Copy)]
 pub struct Lens<'a> {
     pub extent: Extent,
     pub threads: usize,
-    /// For what is remembered of the keys.
+    /// The memory for the keys seen.
     pub memory_bytes: u64,
     pub keeps_first: bool,
     pub drawing: Drawing,
-    /// Rows to draw.
+    /// The number of rows to draw.
     pub drawn_rows: usize,
     pub hasher: &'a KeyHasher,
     pub throttle: &'a Throttle,
@@ -73,7 +73,7 @@ pub struct Lens<'a> {
     pub random: &'a dyn Random,
 }
 
-/// Why a unit was not read to its end.
+/// The reason for which a unit was not read to its end.
 enum Halt {
     Enough,
     Failed(PushError),
@@ -91,7 +91,7 @@ impl From<PushError> for Halt {
     }
 }
 
-/// What is counted by all threads together.
+/// The counts that all threads share.
 #[derive(Debug)]
 struct SurveySums {
     stored: u64,
@@ -100,7 +100,7 @@ struct SurveySums {
     profile: TableProfile,
     keys: Keys,
     reservoir: Reservoir,
-    /// Rows and bytes of the units that were read to their ends, and how many units those are.
+    /// Rows and bytes of the units that were read to their ends, and the number of those units.
     whole_rows: u64,
     whole_bytes: u64,
     whole_units: usize,
@@ -110,7 +110,7 @@ struct SurveySums {
 #[derive(Debug, Default)]
 struct EncodedBatch {
     rows: Vec<EncodedRow>,
-    /// Keys and payloads, one behind the other.
+    /// Keys and payloads, concatenated.
     bytes: Vec<u8>,
 }
 
@@ -119,7 +119,7 @@ struct EncodedRow {
     place: u64,
     tag: u8,
     verb: Verb,
-    /// Where its bytes begin, and where its key ends.
+    /// The start of its bytes, and the end of its key.
     start: usize,
     key_end: usize,
     end: usize,
@@ -137,7 +137,7 @@ struct Survey<'a> {
     sums: Mutex<SurveySums>,
 }
 
-/// Reads what the extent asks for.
+/// Reads as much as the extent says.
 pub fn look(
     sources: &SourceSet,
     encoder: &RowEncoder,
@@ -148,7 +148,7 @@ pub fn look(
     let visits = visits(&sources.units, lens.extent);
     let survey = Survey {
         next: AtomicUsize::new(0),
-        // Batches come one after another, from whoever makes them.
+        // Batches come one after another from their reader.
         feed: sources.units.is_empty().then(|| sources.feed()),
         visits,
         rejects: Rejects::noting(NOTED_ROWS),
@@ -177,7 +177,7 @@ pub fn look(
 }
 
 impl Survey<'_> {
-    /// Reads units until there is enough; whether there are no more.
+    /// Reads units until there are enough rows; returns whether all units were read.
     fn work(&self, mut encoder: RowEncoder) -> Result<bool, PushError> {
         loop {
             if self.is_enough() {
@@ -366,7 +366,7 @@ impl SurveySums {
     }
 }
 
-/// What a row does.
+/// Returns the kind of a row's operation.
 fn verb_of(operation: Operation<'_>) -> Verb {
     match operation.plain() {
         Operation::Update(_) => Verb::Update,

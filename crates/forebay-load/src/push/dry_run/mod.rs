@@ -1,17 +1,17 @@
-//! A push as far as it writes nothing: what it would store, and what the gate would say.
+//! Runs a push without writing: it reports what the push would store, and what the gate would say.
 //!
-//! 1. The sources are opened, and the key template and the value checked against their columns, as
-//!    in a push.
-//! 2. `look`: rows are read and encoded (twice where the types of text turn out to be others:
-//!    `super::looking`), all of them or a sample that is spread over the parts of the sources
-//!    (`choose`). They are counted; some are drawn (`reservoir`), and of all the keys hashes are
-//!    kept (`keys`).
-//! 3. `trial`: the drawn rows are sorted and written as runs, in memory, by the code of a push.
-//! 4. `forecast`: what was seen is scaled to all the rows, the drawn keys are looked up in the
-//!    version that serves, and the gate is asked.
+//! 1. The dry run opens the sources. It checks the key template and the value against their
+//!    columns, as a push does.
+//! 2. `look` reads and encodes rows: all of them, or a sample spread over the parts of the sources
+//!    (`choose`). It reads twice if the types of text differ from the inferred ones
+//!    (`super::looking`). It counts rows, draws some (`reservoir`) and keeps hashes of all keys
+//!    (`keys`).
+//! 3. `trial` sorts the drawn rows and writes them as runs, in memory, with the code of a push.
+//! 4. `forecast` extrapolates the counts to all rows, looks up the drawn keys in the serving
+//!    version and asks the gate.
 //!
-//! No lock is taken and no file made. What fails before a push writes anything is the same error
-//! here; what would make it fail later is told in the [`ExpectedEnd`].
+//! A dry run takes no lock and creates no file. Errors that end a push before it writes anything
+//! are the same errors here. Errors that would end it later are in the [`ExpectedEnd`].
 
 mod choose;
 mod forecast;
@@ -28,10 +28,10 @@ use forebay_io::{Clock, Disk, Random};
 use forebay_run::hash::KeyHasher;
 
 use super::layer::Layer;
-use super::looking::{OpenSources, SourceReader};
 use super::rejects::NotedRow;
 use super::report::rounded;
 use super::rows::{PushRows, RowCounts};
+use super::source_reader::{OpenSources, SourceReader};
 use super::{ComposedRows, PushError, PushRequest, check_limits, partitions};
 use crate::column_profile::TableProfile;
 use crate::convert::Lossy;
@@ -44,7 +44,7 @@ use forebay_io::Throttle;
 pub use look::{Lens, SeenSources, look};
 pub use reservoir::{Drawing, ROW_BITS};
 
-/// How much a dry run reads.
+/// The amount that a dry run reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// 100,000 rows, or as many as can be read in ten seconds.
@@ -52,52 +52,52 @@ pub enum Extent {
     All,
 }
 
-/// What a dry run has around it.
+/// The environment of a dry run.
 #[derive(Debug, Clone, Copy)]
 pub struct DryRunContext<'a> {
-    /// None where a push would make it.
+    /// `None` if a push would create the store.
     pub store: Option<&'a Store>,
     pub disk: &'a dyn Disk,
     pub clock: &'a Arc<dyn Clock>,
     pub random: &'a dyn Random,
-    /// Where files would be written, a path that may not exist yet; none where that is not known.
+    /// The path at which files would be written, which may not exist yet; `None` if unknown.
     pub room_at: Option<&'a Path>,
-    /// Keys to look up in the version that serves.
+    /// The number of keys to look up in the serving version.
     pub look_ups: usize,
 }
 
-/// What a push would do, as far as was seen.
+/// The forecast of a push.
 #[derive(Debug)]
 pub struct Forecast {
     pub table: TableName,
-    /// What the version would say of itself: number, value, columns and what was counted of them
-    /// in the rows read, key, order. Its partitions do not count.
+    /// The version's manifest: number, value, key, order and columns, with the counts of the rows
+    /// read. Its partitions are meaningless.
     pub manifest: Manifest,
-    /// Rows that were read, and whether these are all.
+    /// The number of rows read, and whether these are all.
     pub rows_read: u64,
     pub is_all: bool,
     pub seconds: f64,
-    /// The first rows: keys, and values as they are stored; none where a row deletes.
+    /// The first rows: keys, and values as stored; `None` for a row that deletes.
     pub examples: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// As in [`super::PushReport`]; none where it cannot be told how many rows there are.
+    /// As in [`super::PushReport`]; `None` if the number of rows is not known.
     pub rows_between: Option<(u64, u64)>,
     pub bytes: Option<u64>,
-    /// Whether these two are counts.
+    /// Whether these two are exact counts.
     pub is_exact: bool,
     pub partitions: usize,
-    /// Of a push onto another version, what the rows that come do.
+    /// In a push onto another version, the number of new rows by operation.
     pub applied: Option<ComposedRows>,
-    /// Bad rows among those read, and the first of them.
+    /// The number of bad rows among those read, and the first of them.
     pub rejected: u64,
     pub bad_rows: Vec<NotedRow>,
-    /// Values that conversions changed among those read, as was asked for.
+    /// Values among the rows read that conversions changed, as the rules allow.
     pub lossy: Vec<Lossy>,
-    /// Rows with the key of another row among those read.
+    /// Rows among those read that have the key of another row.
     pub duplicates: u64,
     pub compared_with: Option<u64>,
     pub gate: Vec<Finding>,
     pub room: Room,
-    /// How long the push would take, without waiting for the device.
+    /// The duration of the push in seconds, without waiting for the device.
     pub push_seconds: Option<f64>,
     pub outlook: ExpectedEnd,
 }
@@ -109,36 +109,36 @@ pub struct Room {
     pub free_bytes: Option<u64>,
 }
 
-/// How the push would end.
+/// The expected end of the push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedEnd {
     Swap,
-    /// It was asked not to swap.
+    /// The request does not swap.
     Keep,
     /// The gate would hold the version.
     Hold,
-    /// With this message.
+    /// The push would fail with this message.
     Fail(String),
 }
 
-/// The two kinds of push.
+/// The kind of a push: of a whole table, or onto a version.
 enum Way {
     Whole(PushRows),
     Onto(Layer),
 }
 
-/// What is known before a row is read.
+/// The state of a dry run before it reads a row.
 struct DryRunSetup<'a> {
     request: &'a PushRequest,
     ground: DryRunContext<'a>,
     table: Option<Table>,
     way: Way,
-    /// Where partitions begin, where that is settled.
+    /// The partitions' boundaries, if they are settled.
     boundaries: Option<Boundaries>,
     version: u64,
 }
 
-/// Tries a push. Writes nothing.
+/// Runs a push without writing anything.
 pub fn dry_run(
     request: &PushRequest,
     ground: DryRunContext<'_>,
@@ -198,14 +198,16 @@ impl<'a> DryRunSetup<'a> {
         }
     }
 
-    /// Opens the sources and reads them, anew where the types of text are others than guessed.
+    /// Opens and reads the sources, and repeats that if the types of text differ from the inferred
+    /// ones.
     fn look(
         &self,
         extent: Extent,
         progress: &dyn Progress,
     ) -> Result<(RowEncoder, SeenSources), PushError> {
         let (request, hasher) = (self.request, self.hasher());
-        // A sample is soon read; what reads all spares what else runs here.
+        // A sample is read quickly. Only a full reading is limited in rate, to spare other
+        // programs.
         let rate_bytes = request.rate_bytes.filter(|_| extent == Extent::All);
         let throttle = Throttle::new(rate_bytes, Arc::clone(self.ground.clock));
         let lens = Lens {
@@ -245,7 +247,7 @@ impl<'a> DryRunSetup<'a> {
         }
     }
 
-    /// What the version would say of itself, but for its partitions.
+    /// Returns the version's manifest without its partitions.
     fn manifest(&self, encoder: &RowEncoder) -> Manifest {
         let source = self.request.sources.to_string();
         let draft = match &self.way {
@@ -268,7 +270,7 @@ impl<'a> DryRunSetup<'a> {
     }
 }
 
-/// The table, where there is one.
+/// Returns the table, if it exists.
 fn table_of(store: Option<&Store>, name: &TableName) -> Result<Option<Table>, PushError> {
     match store.map(|store| store.table(name)) {
         None | Some(Err(StoreError::NoTable { .. })) => Ok(None),

@@ -1,13 +1,13 @@
-//! Some rows of all, drawn at random or at even distances, and the first few.
+//! Draws some of all rows, at random or at regular intervals, and keeps the first few.
 
 use forebay_io::Random;
 
-/// Bits of a place that number the rows of a unit.
+/// The bits of a place that hold the number of a row in its unit.
 pub const ROW_BITS: u32 = 40;
-/// Bytes of keys and values that a sample holds.
+/// The most bytes of keys and values that a sample holds.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A row as it would be stored: a key, and an operation by its tag and payload.
+/// A row as it would be stored: a key, and an operation as its tag and payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampledRow {
     /// Its place in the order of the sources.
@@ -17,12 +17,12 @@ pub struct SampledRow {
     pub payload: Vec<u8>,
 }
 
-/// Which rows are drawn.
+/// The method of drawing rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drawing {
-    /// Each has the same chance.
+    /// Each row has the same chance.
     AtRandom,
-    /// Of each unit of the sources every n-th: the same whenever they are read.
+    /// Every n-th row of each unit of the sources: the same rows at each reading.
     AtIntervals,
 }
 
@@ -30,19 +30,20 @@ pub enum Drawing {
 #[derive(Debug)]
 pub struct Reservoir {
     drawing: Drawing,
-    /// Of rows at intervals every so-many-th.
+    /// The interval between drawn rows, if rows are drawn at intervals.
     step: u64,
     most: usize,
     offered: u64,
     bytes: usize,
     rows: Vec<SampledRow>,
-    /// The rows of the least places, in their order.
+    /// The rows with the lowest places, in order.
     first: Vec<SampledRow>,
     most_first: usize,
 }
 
 impl Reservoir {
-    /// Of about so many rows; of half as many at least, where they are drawn at intervals.
+    /// Creates a sample of about `most` rows. If rows are drawn at intervals, it has at least half
+    /// as many.
     pub fn new(drawing: Drawing, most: usize, most_first: usize) -> Self {
         Self {
             drawing,
@@ -56,7 +57,7 @@ impl Reservoir {
         }
     }
 
-    /// Offers a row; `make` makes it where it is wanted.
+    /// Offers a row; `make` creates it if the sample takes it.
     pub fn offer(&mut self, place: u64, random: &dyn Random, make: impl Fn() -> SampledRow) {
         let is_full = self.first.len() >= self.most_first;
         if !is_full || self.first.last().is_some_and(|last| place < last.place) {
@@ -85,7 +86,7 @@ impl Reservoir {
                 .retain(|row| row_of(row.place).is_multiple_of(step));
             self.bytes = self.rows.iter().map(SampledRow::len).sum();
             self.step = step;
-            // As many units as rows: the first of each stays.
+            // There are as many units as rows: the first row of each stays.
             if self.rows.len() == before {
                 break;
             }
@@ -113,7 +114,7 @@ impl Reservoir {
         }
     }
 
-    /// The sample in the order of the sources, and the first rows.
+    /// Returns the sample in the order of the sources, and the first rows.
     pub fn finish(mut self) -> (Vec<SampledRow>, Vec<SampledRow>) {
         self.rows.sort_unstable_by_key(|row| row.place);
         (self.rows, self.first)

@@ -1,4 +1,4 @@
-//! Dry runs of sources that are large, or do not tell how large they are.
+//! Tests of dry runs of sources that are large, or of unknown size.
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator};
 use arrow_schema::ArrowError;
@@ -11,8 +11,8 @@ use crate::push::push;
 use crate::push::tests::request;
 use crate::sources::{Batches, Input};
 
-/// So many rows of an id and a number, in batches, from a reader that does or does not know how
-/// many there are.
+/// Returns this many rows of an id and a number, in batches, from a reader that does or does not
+/// know their number.
 fn rows(count: i64, times: i64, is_counted: bool) -> Input {
     let batch = move |start: i64| -> Result<RecordBatch, ArrowError> {
         let ids: Int64Array = (start..count.min(start + 10_000)).collect();
@@ -111,7 +111,7 @@ fn the_keys_of_a_sample_stand_for_all() {
     assert_eq!(seen(&sampled.gate, "rows>-20%"), rows);
     let lost = seen(&sampled.gate, "lost<20%").unwrap();
     assert!(lost.starts_with("40% of"), "{lost}");
-    // All but that of 0 changed, and none is new.
+    // All values but that of 0 changed, and no key is new.
     let changed = seen(&sampled.gate, "changed<50%").unwrap();
     assert!(
         changed.starts_with("100% of") || changed.starts_with("99.9"),

@@ -1,5 +1,4 @@
-//! The sample, sorted and written as runs in memory: how large the files get, and how long that
-//! takes.
+//! Sorts the sample and writes it as runs in memory, to measure file sizes and time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,20 +17,20 @@ use crate::sort::{
     write_partitions,
 };
 
-/// What writing the sample came to.
+/// The result of writing the sample.
 #[derive(Debug, Clone, Copy)]
 pub struct Trial {
-    /// Bytes of keys and values that went in, and of the files that came out.
+    /// Bytes of the input's keys and values, and of the resulting files.
     pub payload_bytes: u64,
     pub file_bytes: u64,
     pub records: u64,
     pub took: Duration,
-    /// Partitions that the whole version gets.
+    /// The number of partitions of the whole version.
     pub partitions: usize,
 }
 
-/// Writes the sample. `whole` is what the version is expected to hold; `boundaries` are the
-/// partitions, where they are settled.
+/// Writes the sample. `whole` is the expected content of the version; `boundaries` are the
+/// partitions, if they are settled.
 pub fn write(
     request: &PushRequest,
     layer: Option<&Layer>,
@@ -49,7 +48,7 @@ pub fn write(
         threads: 1,
     };
     let mut plan = sort_plan(request, space, layer);
-    // Which rows there are twice is found out apart, and by all rows.
+    // Duplicate keys are found elsewhere, among all rows.
     if plan.duplicates == Duplicates::Fail {
         plan.duplicates = Duplicates::First;
     }
@@ -57,7 +56,7 @@ pub fn write(
     let collected = [collect(&plan, sample)?];
     let boundaries =
         boundaries.unwrap_or_else(|| partitions::boundaries(request, &collected, whole.bytes));
-    // One run: of many small ones most of each would be its head.
+    // One run: many small runs would consist mostly of their heads.
     let all = match layer {
         Some(layer) => layer.boundaries(),
         None => partitions::whole(plan.order()),
@@ -87,7 +86,7 @@ fn collect(
     let mut collector = Collector::new(plan);
     collector.start_unit(0);
     for row in sample {
-        // What was drawn was encoded, and decodes.
+        // The drawn rows were encoded by this program, so they decode.
         let operation = decode(row.tag, &row.payload).unwrap_or(Operation::Delete);
         match operation {
             Operation::Update(value) if !plan.with_operations => collector.push(&row.key, value)?,

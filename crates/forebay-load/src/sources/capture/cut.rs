@@ -1,15 +1,15 @@
-//! Where several threads can begin to read one capture.
+//! Finds places in a capture at which several threads can begin to read.
 //!
-//! 1. Behind every so many bytes a *sync point* is looked for: a place from which several records
-//!    follow one another that look real. That is a guess: a packet may carry anything, a capture
-//!    too.
+//! 1. After every `part_bytes` bytes, the module looks for a *sync point*: a place from which
+//!    several plausible records follow one another. That is a guess: a packet may carry anything,
+//!    even a capture.
 //! 2. Threads walk from each sync point to the next, by the records' lengths, and count packets.
-//! 3. The first one began at the file's first record. If it ends exactly at the second sync point,
-//!    that is the beginning of a record, and so is by induction each one at which the walk before
-//!    it ends. A guess at which it does not end is dropped: the walk before goes on from its own
-//!    end to the next one.
+//! 3. The first walk began at the file's first record. If it ends exactly at the second sync point,
+//!    that point is the beginning of a record. By induction, so is each one at which the previous
+//!    walk ends. A guess at which it does not end is dropped: the previous walk continues from its
+//!    own end to the next one.
 //!
-//! So a wrong guess costs a walk and is never believed, and every part knows the number of its
+//! A wrong guess therefore only costs a walk and is never used. Every part knows the number of its
 //! first packet.
 
 use std::sync::Arc;
@@ -22,21 +22,22 @@ use super::walk::{Framing, WalkStep, Window};
 use crate::sources::blob::Blob;
 use crate::sources::error::SourceError;
 
-/// Records that have to follow one another at a sync point.
+/// The records that must follow one another at a sync point.
 const RECORDS_TO_BELIEVE: usize = 12;
-/// How far a sync point is looked for.
+/// The distance within which a sync point is sought.
 const SEARCH_BYTES: u64 = 2 << 20;
-/// Threads that walk at a time.
+/// The number of concurrent walks.
 const WALKERS: usize = 8;
 
 /// A walk from one place to another.
 #[derive(Debug)]
 struct Walk {
     from: u64,
-    /// The first record at or behind where it was to end, or where it could not go on.
+    /// The first record at or after the intended end, or the place at which the walk could not
+    /// continue.
     end: u64,
     packets: u64,
-    /// Where sections' headers and interfaces' descriptions begin.
+    /// The offsets of sections' headers and interfaces' descriptions.
     descriptions: Vec<u64>,
     framing: Framing,
     stop: Stop,
@@ -50,7 +51,7 @@ enum Stop {
     Bad(String),
 }
 
-/// The parts of a capture, of about `part_bytes`.
+/// Splits a capture into parts of about `part_bytes`.
 pub fn cut(blob: &Blob, start: &Framing, part_bytes: u64) -> Result<Vec<CapturePart>, SourceError> {
     let failed = |error| blob.io_error(error);
     let syncs = sync_points(blob, start, part_bytes).map_err(failed)?;
@@ -108,7 +109,7 @@ pub fn is_believable(start: &Framing, window: &mut Window<'_>, at: u64) -> std::
     Ok(true)
 }
 
-/// Walks from each sync point to the next, side by side.
+/// Walks from each sync point to the next, in parallel.
 fn walk_all(blob: &Blob, start: &Framing, syncs: &[u64]) -> std::io::Result<Vec<Walk>> {
     let mut walks = Vec::new();
     for chunk in (0..syncs.len()).collect::<Vec<_>>().chunks(WALKERS) {
@@ -160,7 +161,7 @@ impl Walk {
     }
 }
 
-/// The parts that walks have proven, with the interfaces that each one begins with.
+/// Returns the parts that walks have confirmed, with the interfaces known at the start of each.
 fn parts(blob: &Blob, start: &Framing, walks: &[Walk]) -> Result<Vec<CapturePart>, SourceError> {
     let mut window = Window::new(blob);
     let (mut framing, mut packets_before) = (*start, 0);

@@ -1,9 +1,9 @@
-//! Packet captures, pcap and pcapng: a row a packet.
+//! Reads packet captures, pcap and pcapng: one row a packet.
 //!
-//! Nothing in such a file marks where a record begins, so that it has to be read from the front.
-//! `walk` goes from record to record; `cut` finds places at which threads can begin, without
-//! trusting what merely looks like a record: a packet may carry a capture. `packets` makes columns
-//! of packets.
+//! Nothing in such a file marks the beginning of a record, so it must be read from the front.
+//! `walk` steps from record to record. `cut` finds places at which threads can begin. It does not
+//! trust data that merely looks like a record, because a packet may carry a capture. `packets`
+//! turns packets into columns.
 
 mod cut;
 mod packets;
@@ -28,27 +28,27 @@ use cut::cut;
 use packets::{Interface, Packets, columns};
 use walk::{Framing, WalkStep, Window};
 
-/// Bytes that a part has at least, but for the last.
+/// The fewest bytes of a part, except the last.
 const PART_BYTES: u64 = 16 << 20;
 
-/// What a capture was found to be.
+/// The description of a capture file.
 #[derive(Debug)]
 pub(super) struct CaptureFile {
     pub schema: SchemaRef,
     parts: Vec<CapturePart>,
 }
 
-/// Whole records that follow each other.
+/// A part of a capture: whole records that follow each other.
 #[derive(Debug, Clone)]
 pub(super) struct CapturePart {
     pub range: Range<u64>,
     framing: Framing,
-    /// Those described before the part, in its section.
+    /// The interfaces described before the part, in its section.
     interfaces: Arc<Vec<Interface>>,
-    /// Packets of the file before the part, and in it.
+    /// The number of packets before the part, and in it.
     packets_before: u64,
     pub packets: u64,
-    /// Where a record behind the part begins that the file ends within.
+    /// The offset after the part of a record that the file's end cuts off.
     torn: Option<u64>,
 }
 
@@ -77,8 +77,8 @@ impl CaptureFile {
         &self.parts
     }
 
-    /// Reads the columns at `columns` (ascending) of a part. `emit` is told the number in the file
-    /// of each batch's first packet, from 0; `reject` the place of what is no packet.
+    /// Reads the columns at `columns` (ascending) of a part. `emit` receives the number in the file
+    /// of each batch's first packet, from 0; `reject` the place of a record that is not a packet.
     pub fn read<E: From<SourceError>>(
         &self,
         blob: &Blob,
@@ -124,7 +124,7 @@ struct PartReader<'a> {
 }
 
 impl PartReader<'_> {
-    /// Takes packets up to `end` or as many as make a batch.
+    /// Reads packets up to `end`, or as many as fill a batch.
     fn fill(&mut self, end: u64, number: &mut u64, packets: &mut Packets) -> Result<(), String> {
         let (mut rows, mut bytes) = (0, 0);
         while self.at < end && rows < BATCH_ROWS && bytes < BATCH_BYTES {

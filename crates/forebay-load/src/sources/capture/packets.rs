@@ -1,4 +1,4 @@
-//! Packets as columns: when, how long, between whom.
+//! Turns packets into columns: time, length, and endpoints.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::walk::{Framing, word};
 /// The column of the packets' bytes.
 const DATA: &str = "data";
 
-/// The columns of a capture, with the packets' bytes or without.
+/// Returns the columns of a capture, with or without the packets' bytes.
 pub fn columns(packet_data: bool) -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Nanosecond, Some(Arc::from("UTC")));
     let mut fields = vec![
@@ -39,19 +39,19 @@ pub fn columns(packet_data: bool) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// What the packets of an interface have in common.
+/// The common properties of the packets of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// The number of the link's type, as the formats have it.
+    /// The number of the link's type in the capture formats.
     link: i32,
     units_per_second: u128,
     offset_s: i64,
-    /// The most that was captured of a packet; 0 is all.
+    /// The most bytes captured of a packet; 0 for all.
     most_bytes: u32,
 }
 
 impl Interface {
-    /// Takes note of a section's header or an interface's description.
+    /// Records a section's header or an interface's description.
     pub fn describe(
         block: &[u8],
         framing: &Framing,
@@ -77,7 +77,7 @@ impl Interface {
         Ok(())
     }
 
-    /// Nanoseconds since 1970; `None` when 64 bits do not hold them.
+    /// Returns nanoseconds since 1970; `None` if they exceed 64 bits.
     fn time(&self, high: u32, low: u32) -> Option<i64> {
         let units = u128::from(high) << 32 | u128::from(low);
         let nanoseconds = units * 1_000_000_000 / self.units_per_second;
@@ -100,7 +100,7 @@ fn parse<'b>(block: &'b [u8], framing: &Framing) -> Result<Block<'b>, String> {
     }
 }
 
-/// A packet as its record has it.
+/// A packet as stored in its record.
 struct Packet<'a> {
     time: Option<i64>,
     interface: u32,
@@ -109,7 +109,7 @@ struct Packet<'a> {
     data: &'a [u8],
 }
 
-/// Between whom a packet goes.
+/// The endpoints of a packet.
 #[derive(Default)]
 struct Flow {
     protocol: Option<u8>,
@@ -117,10 +117,10 @@ struct Flow {
     ports: Option<(u16, u16)>,
 }
 
-/// Columns in the making.
+/// A builder of packet columns.
 pub struct Packets {
     schema: SchemaRef,
-    /// Positions of the columns wanted.
+    /// The positions of the requested columns.
     columns: Vec<usize>,
     time: TimestampNanosecondBuilder,
     packet: UInt64Builder,
@@ -155,7 +155,7 @@ impl Packets {
         }
     }
 
-    /// Adds a record that is a packet, the file's `number`th, from 0.
+    /// Adds a packet record, the file's `number`th, from 0.
     pub fn push(
         &mut self,
         record: &[u8],
@@ -278,7 +278,7 @@ fn pcapng_packet<'r>(
     }
 }
 
-/// The packet block that the enhanced one has replaced, and that some tools still write.
+/// Reads the obsolete packet block, which the enhanced one replaced and some tools still write.
 fn old_packet<'r>(
     record: &'r [u8],
     interfaces: &[Interface],
@@ -305,7 +305,7 @@ fn old_packet<'r>(
     })
 }
 
-/// Looks into a packet as far as its link's type is known and its bytes go.
+/// Parses a packet as far as its link type is known and its bytes suffice.
 fn flow(link: i32, data: &[u8]) -> Flow {
     const NULL: i32 = 0;
     const ETHERNET: i32 = 1;
@@ -314,9 +314,9 @@ fn flow(link: i32, data: &[u8]) -> Flow {
     let ip = |data| LaxSlicedPacket::from_ip(data).ok();
     match link {
         ETHERNET => LaxSlicedPacket::from_ethernet(data).ok().map(of_lax),
-        // Raw IP has several numbers, as systems have given them.
+        // Raw IP has several numbers, which differ by system.
         12 | 14 | 101 | 228 | 229 => ip(data).map(of_lax),
-        // The family's four bytes are in the order of whoever captured.
+        // The family's four bytes are in the byte order of the capturing system.
         NULL | 108 => data.get(4..).and_then(ip).map(of_lax),
         LINUX_SLL => cooked(data, 14, 16),
         LINUX_SLL2 => cooked(data, 0, 20),
@@ -325,7 +325,8 @@ fn flow(link: i32, data: &[u8]) -> Flow {
     .unwrap_or_default()
 }
 
-/// Linux's headers for captures of any interface: the ether type at `at`, `length` bytes in all.
+/// Parses Linux's headers for captures of any interface: the ether type at `at`, `length` bytes in
+/// all.
 fn cooked(data: &[u8], at: usize, length: usize) -> Option<Flow> {
     let ether_type = data.get(at..)?.first_chunk()?;
     let ether_type = EtherType(u16::from_be_bytes(*ether_type));

@@ -1,4 +1,4 @@
-//! Captures of random packets, some of which carry captures.
+//! Tests of captures of random packets, some of which carry captures.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ fn record(kind: Kind, number: u32, data: &[u8]) -> Vec<u8> {
 #[derive(Debug, Clone)]
 enum Load {
     Noise(Vec<u8>),
-    /// So many records that look real, of so many bytes each, from an odd place on.
+    /// Returns this many plausible records, of this many bytes each, from an odd offset.
     Records {
         count: u32,
         bytes: usize,
@@ -166,7 +166,7 @@ fn carried(kind: Kind, load: &Load) -> Vec<u8> {
     }
 }
 
-/// A capture, and where its records begin and the last one ends.
+/// Returns a capture, the offsets of its records and the end of the last one.
 fn capture(kind: Kind, loads: &[Load]) -> (Vec<u8>, Vec<u64>) {
     let mut out = header(kind);
     let mut begins = vec![match kind {
@@ -182,7 +182,7 @@ fn capture(kind: Kind, loads: &[Load]) -> (Vec<u8>, Vec<u64>) {
     (out, begins)
 }
 
-/// Number and length of all packets, part after part, and what was rejected.
+/// Returns number and length of all packets, part after part, and the rejected records.
 fn read(blob: &Blob, file: &CaptureFile) -> (Vec<(u64, u32)>, Vec<String>) {
     let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
     let (mut packets, mut rejects) = (Vec::new(), Vec::new());
@@ -220,7 +220,7 @@ fn wanted(kind: Kind, loads: &[Load]) -> Vec<(u64, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever packets carry, parts begin where records do, and give each packet once.
+    /// Whatever packets carry, parts begin where records do, and each packet is read once.
     #[test]
     fn parts_are_whole_records(loads in vec(loads(), 1..120), kind in 0..4usize) {
         let kind = KINDS[kind];
@@ -238,7 +238,7 @@ proptest! {
         prop_assert_eq!(read(&blob, &file).0, wanted(kind, &loads));
     }
 
-    /// A file cut anywhere gives the packets before, and says where it was cut.
+    /// A truncated file gives the packets before the cut, and an error with its place.
     #[test]
     fn torn_captures_give_what_is_whole(
         loads in vec(loads(), 1..40), kind in 0..4usize, cut in any::<prop::sample::Index>(),

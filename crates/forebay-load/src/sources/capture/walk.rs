@@ -1,4 +1,4 @@
-//! From record to record of a capture, by their lengths.
+//! Steps from record to record of a capture, by their lengths.
 
 use std::io;
 
@@ -6,11 +6,12 @@ use bytes::Bytes;
 
 use crate::sources::blob::Blob;
 
-/// The longest packet believed, where the file says nothing greater: what capturing tools use.
+/// The longest plausible packet, unless the file gives a greater limit: the default of capture
+/// tools.
 const MAX_PACKET_BYTES: u32 = 256 << 10;
-/// The longest block of a pcapng file believed.
+/// The longest plausible block of a pcapng file.
 const MAX_BLOCK_BYTES: u32 = 64 << 20;
-/// What is read at once.
+/// The bytes that are read at once.
 const WINDOW_BYTES: u64 = 1 << 20;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -18,7 +19,7 @@ const INTERFACE: u32 = 1;
 const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
-/// Types of blocks that a record is believed to be of, when it is not known to be one.
+/// The block types that are accepted at a place that may not be a record.
 const KNOWN_BLOCKS: [u32; 8] = [
     SECTION_HEADER,
     INTERFACE,
@@ -30,13 +31,13 @@ const KNOWN_BLOCKS: [u32; 8] = [
     10,
 ];
 
-/// How records lie in a file, or in a section of one.
+/// The layout of records in a file, or in a section of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     Pcap {
         big_endian: bool,
         nanoseconds: bool,
-        /// The longest packet that there may be.
+        /// The longest packet allowed.
         limit: u32,
         link: i32,
     },
@@ -45,30 +46,30 @@ pub enum Framing {
     },
 }
 
-/// A record, header and all.
+/// A record including its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CaptureRecord {
     pub bytes: u64,
     pub is_packet: bool,
-    /// A section's header or an interface's description.
+    /// Whether it is a section's header or an interface's description.
     pub is_description: bool,
-    /// That of what follows.
+    /// The framing of the following records.
     pub framing: Framing,
 }
 
-/// What lies at a place.
+/// The content at a place of a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WalkStep {
     Record(CaptureRecord),
     /// The file's end.
     End,
-    /// A record that the file ends within.
+    /// A record that the file's end cuts off.
     Torn,
     Bad(String),
 }
 
 impl Framing {
-    /// That of a file which begins so, or what is wrong with it.
+    /// Returns the framing of a file from its first bytes, or what is wrong with it.
     pub fn of_file(head: &[u8]) -> Result<Framing, String> {
         if head.starts_with(&SECTION_HEADER.to_le_bytes()) {
             let big_endian = byte_order(head).ok_or("its byte order is none that there is")?;
@@ -93,7 +94,7 @@ impl Framing {
         })
     }
 
-    /// Where the first record begins.
+    /// Returns the offset of the first record.
     pub fn first_record(&self) -> u64 {
         match self {
             Framing::Pcap { .. } => 24,
@@ -101,7 +102,7 @@ impl Framing {
         }
     }
 
-    /// Records begin at multiples of this.
+    /// Returns the alignment of records.
     pub fn alignment(&self) -> u64 {
         match self {
             Framing::Pcap { .. } => 1,
@@ -109,7 +110,7 @@ impl Framing {
         }
     }
 
-    /// What lies at `at`, where a record begins or the file ends.
+    /// Returns the content at `at`, where a record begins or the file ends.
     pub fn step(&self, window: &mut Window<'_>, at: u64) -> io::Result<WalkStep> {
         let left = window.size_bytes().saturating_sub(at);
         match self {
@@ -160,8 +161,8 @@ impl Framing {
         }))
     }
 
-    /// Whether what lies at `at` looks like a record that comes after `before`, if that is given.
-    /// Stricter than [`Framing::step`]: what is refused here may be one all the same.
+    /// Returns whether the content at `at` looks like a record that comes after `before`, if that
+    /// is given. It is stricter than [`Framing::step`], and may refuse a real record.
     pub fn looks_real(
         &self,
         window: &mut Window<'_>,
@@ -201,7 +202,7 @@ fn pcapng_block(
     };
     let block = word(head, 0, big_endian);
     let big_endian = match (block, byte_order(head)) {
-        // Reads alike in both orders.
+        // Reads the same in both byte orders.
         (SECTION_HEADER, Some(order)) => order,
         (SECTION_HEADER, None) => {
             return Ok(WalkStep::Bad("a section of no known byte order".to_owned()));
@@ -238,7 +239,7 @@ fn pcapng_block(
     }))
 }
 
-/// The byte order of a section whose header begins so: whether it is big-endian.
+/// Returns whether a section is big-endian, from its header.
 fn byte_order(head: &[u8]) -> Option<bool> {
     match head.get(8..12)? {
         [0x1a, 0x2b, 0x3c, 0x4d] => Some(true),
@@ -247,7 +248,7 @@ fn byte_order(head: &[u8]) -> Option<bool> {
     }
 }
 
-/// The four bytes at `at`; 0 where there are none.
+/// Returns the four bytes at `at`; 0 if there are none.
 pub fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
     let four = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     match four {
@@ -257,7 +258,7 @@ pub fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
     }
 }
 
-/// Reads small pieces of a file, mostly one behind the other.
+/// A reader of small pieces of a file, mostly sequential.
 #[derive(Debug)]
 pub struct Window<'a> {
     blob: &'a Blob,
@@ -278,7 +279,7 @@ impl<'a> Window<'a> {
         self.blob.size_bytes
     }
 
-    /// So many bytes; `None` when the file ends before.
+    /// Returns this many bytes; `None` if the file ends before.
     pub fn get(&mut self, at: u64, bytes: usize) -> io::Result<Option<&[u8]>> {
         let end = at.saturating_add(bytes as u64);
         if end > self.blob.size_bytes {

@@ -1,4 +1,4 @@
-//! What one source stands for at its location.
+//! Expands one source to the files it names at its location.
 
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -18,8 +18,8 @@ struct Search<'a> {
     lakes: Lakes<'a>,
 }
 
-/// `text` is the source as the location takes it. With `any_ending`, directories give all their
-/// files.
+/// Expands the source `text`, in the form of the location. With `any_ending`, directories give all
+/// their files.
 pub fn expand(
     location: &Location,
     source: &str,
@@ -63,7 +63,7 @@ impl Search<'_> {
         }
     }
 
-    /// The file of this very name, or the files of the directory of this very name.
+    /// Returns the file of exactly this name, or the files of the directory of exactly this name.
     fn exactly(
         &mut self,
         text: &str,
@@ -75,7 +75,7 @@ impl Search<'_> {
             true => None,
             false => self.location.head(path).map_err(|e| self.failed(e))?,
         };
-        // An empty object may stand for a directory.
+        // An empty object may represent a directory.
         if let Some(meta) = &head
             && (meta.size > 0 || !self.location.is_far())
         {
@@ -118,7 +118,7 @@ impl Search<'_> {
         Ok(files)
     }
 
-    /// Lists below the part of the pattern that has no wildcard, and keeps what matches.
+    /// Lists files below the part of the pattern that has no wildcard, and keeps those that match.
     fn glob(&mut self, whole: &str) -> Result<Option<ExpandedSource>, SourceError> {
         let parts: Vec<&str> = whole.split('/').filter(|part| !part.is_empty()).collect();
         let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
@@ -181,7 +181,7 @@ impl Search<'_> {
         }
     }
 
-    /// With what is there of a name like it.
+    /// Returns the error of a missing source, with a similar existing name.
     fn missing(&self, text: &str) -> SourceError {
         let hint = self.location.path(text).and_then(|path| self.hint(&path));
         SourceError::Missing {
@@ -190,7 +190,7 @@ impl Search<'_> {
         }
     }
 
-    /// The name in the last directory there is that is most like the one asked for there.
+    /// Returns the most similar name in the deepest existing directory of the path.
     fn hint(&self, path: &Path) -> Option<String> {
         let parts: Vec<String> = path.parts().map(|part| part.as_ref().to_owned()).collect();
         for at in (0..parts.len()).rev() {

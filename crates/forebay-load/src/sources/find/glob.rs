@@ -1,17 +1,20 @@
-//! Patterns of names: `*` and `?` match within a name, `[a-z]` one of a set, `**` any directories.
+//! Matches names against patterns.
+//!
+//! `*` and `?` match within a name, `[a-z]` one of a set, `**` any directories.
 
-/// Whether a text is a pattern, not merely a name.
+/// Returns whether a text is a pattern, not merely a name.
 pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// Names that are taken only when written out: dot files, and what jobs leave beside their files
-/// (`_SUCCESS`, `_temporary`). A directory that gives a column is none of them.
+/// Returns whether a name is used only if written out: dot files, and files that jobs leave beside
+/// their output (`_SUCCESS`, `_temporary`). A directory that gives a column is not hidden.
 pub fn hidden(name: &str) -> bool {
     name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
 }
 
-/// Whether the names of a path match a pattern's parts; `**` matches any number of directories.
+/// Returns whether the names of a path match a pattern's parts; `**` matches any number of
+/// directories.
 pub fn matches_parts(parts: &[&str], names: &[String]) -> bool {
     match (parts.split_first(), names.split_first()) {
         (None, None) => true,
@@ -31,14 +34,14 @@ pub fn matches_parts(parts: &[&str], names: &[String]) -> bool {
     }
 }
 
-/// Whether a name matches a pattern of `*`, `?` and `[...]`.
+/// Returns whether a name matches a pattern of `*`, `?` and `[...]`.
 pub fn matches_name(pattern: &str, name: &str) -> bool {
     if hidden(name) && pattern.starts_with(['*', '?', '[']) {
         return false;
     }
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
-    // The position after the last star, and how far the name was when it was met.
+    // The position after the last star, and the position in the name when it was reached.
     let mut retry: Option<(usize, usize)> = None;
     let (mut p, mut n) = (0, 0);
     while n < name.len() {
@@ -58,7 +61,7 @@ pub fn matches_name(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|rest| *rest == '*')
 }
 
-/// Matches one character; gives the pattern's position after it.
+/// Matches one character; returns the pattern's position after it.
 fn match_one(pattern: &[char], at: usize, character: char) -> Option<usize> {
     match pattern.get(at)? {
         '?' => Some(at + 1),

@@ -1,5 +1,7 @@
-//! Tables of files: Delta, Iceberg and Hudi. Which of their files are the table, and which rows of
-//! those, only their logs say, so that the files are never read as loose ones.
+//! Refuses files of Delta, Iceberg and Hudi tables.
+//!
+//! Only a table's log says which of its files, and which of their rows, belong to the table. Such
+//! files are therefore never read individually.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,7 @@ use super::expanded::ExpandedSource;
 use super::location::Location;
 use crate::sources::error::SourceError;
 
-/// A format of such tables.
+/// A table format of data lakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lake {
     Delta,
@@ -34,7 +36,7 @@ impl Lake {
         }
     }
 
-    /// What to do instead.
+    /// Returns advice for such a table.
     fn advice(self, root: &str) -> String {
         let push = |data: &str| format!("forebay.push({data}, \"TABLE\", key=\"...\")");
         match self {
@@ -55,14 +57,14 @@ impl Lake {
     }
 }
 
-/// The tables that were met while one source was looked for.
+/// The tables found while one source is expanded.
 #[derive(Debug)]
 pub struct Lakes<'a> {
     location: &'a Location,
     source: &'a str,
-    /// By their directories.
+    /// The tables by their directories.
     met: BTreeMap<String, Lake>,
-    /// Directories that mark an Iceberg table if they hold what its do.
+    /// Directories that mark an Iceberg table if they contain the files of one.
     unclear: Vec<Path>,
 }
 
@@ -80,7 +82,7 @@ impl<'a> Lakes<'a> {
         !self.met.is_empty()
     }
 
-    /// Looks at a file or directory that a listing has.
+    /// Inspects a file or directory of a listing.
     pub fn see(&mut self, path: &Path) {
         let names: Vec<String> = path.parts().map(|part| part.as_ref().to_owned()).collect();
         for (at, name) in names.iter().enumerate() {
@@ -98,13 +100,13 @@ impl<'a> Lakes<'a> {
         }
     }
 
-    /// Some tables are of two formats.
+    /// Some tables have two formats.
     fn add(&mut self, root: String, lake: Lake) {
         let met = self.met.entry(root).or_insert(lake);
         *met = lake.min(*met);
     }
 
-    /// Fails when a file lies in a table that was met, or the whole source in one.
+    /// Fails if a file is in a table that was found, or the whole source is in one.
     pub fn refuse(&mut self, expanded: &ExpandedSource) -> Result<(), SourceError> {
         self.look_around(&expanded.root)?;
         for dir in std::mem::take(&mut self.unclear) {
@@ -136,7 +138,7 @@ impl<'a> Lakes<'a> {
         }
     }
 
-    /// Whether the directory, or one above it, is such a table.
+    /// Checks whether the directory, or one above it, is such a table.
     fn look_around(&mut self, path: &Path) -> Result<(), SourceError> {
         let mut dir = Some(path.clone());
         while let Some(at) = dir {
@@ -172,7 +174,7 @@ fn is_metadata(name: &str) -> bool {
     name.ends_with(".metadata.json") || name.ends_with(".metadata.json.gz")
 }
 
-/// The directory that a path lies in; the root lies in none.
+/// Returns the parent directory of a path; the root has none.
 fn parent(path: &Path) -> Option<Path> {
     let (above, _) = match path.as_ref() {
         "" => return None,

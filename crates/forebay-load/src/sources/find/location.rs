@@ -1,4 +1,4 @@
-//! Where files are looked for: this machine's file system, or a bucket.
+//! Accesses the locations in which files are searched: this machine's file system, or a bucket.
 
 use std::error::Error as _;
 use std::io;
@@ -18,21 +18,22 @@ use tokio::runtime::Runtime;
 use crate::sources::error::SourceError;
 use crate::sources::store::Store;
 
-/// What may be wrong where a bucket gives nothing.
+/// Advice for a bucket that returns nothing.
 const VARIABLES: &str = "; docs/how-to/use-object-storage.md says which variables it takes";
 
 #[derive(Debug)]
 pub struct Location {
-    /// What files are read from.
+    /// The store from which files are read.
     pub store: Arc<Store>,
-    /// What they are looked for in: a bucket that does not answer ends the command sooner than one
-    /// that ceases to.
+    /// The store in which files are searched. For a bucket that never answers, this gives up sooner
+    /// than the store that reads, which waits longer for a bucket that stops answering.
     objects: Arc<dyn ObjectStore>,
-    /// What names begin with, as `s3://bucket`; `None`: this machine.
+    /// The prefix of names, such as `s3://bucket`; `None` for this machine.
     base: Option<String>,
 }
 
-/// A key has 1,024 bytes at most, which may be written by percent signs.
+/// The most bytes of a written key: a key has 1,024 bytes at most, each of which may be
+/// percent-encoded.
 const MOST_KEY_BYTES: usize = 3 * 1024 + 1;
 
 impl Location {
@@ -85,7 +86,7 @@ impl Location {
         self.base.is_some()
     }
 
-    /// The path that a text names, if it can be one.
+    /// Returns the path of a text, if it is a valid one.
     pub fn path(&self, text: &str) -> Option<Path> {
         match self.base {
             None => Path::from_absolute_path(absolute(text).ok()?).ok(),
@@ -93,7 +94,7 @@ impl Location {
         }
     }
 
-    /// A path as a pattern's text has it: from the root on.
+    /// Returns a path in the form of a pattern's text: absolute.
     pub fn whole(&self, text: &str) -> Option<String> {
         match self.base {
             None => Some(absolute(text).ok()?.to_str()?.to_owned()),
@@ -101,8 +102,8 @@ impl Location {
         }
     }
 
-    /// What messages call a file: the source as given when it is that file, else by its whole path
-    /// or URL, shortened below the working directory.
+    /// Returns the name of a file for messages: the source as given if it is that file. Otherwise
+    /// it is the full path or URL, shortened below the working directory.
     pub fn name(&self, source: &str, location: &Path) -> Arc<str> {
         if let Some(base) = &self.base {
             return format!("{base}/{location}").into();
@@ -117,7 +118,7 @@ impl Location {
         }
     }
 
-    /// The same of a directory, to be given to another program.
+    /// Returns the name of a directory, in a form to be given to another program.
     pub fn directory_name(&self, location: &Path) -> String {
         match (&self.base, local_path(location)) {
             (Some(base), _) => format!("{base}/{location}"),
@@ -126,7 +127,7 @@ impl Location {
         }
     }
 
-    /// Whether there can be anything below a path. Of a bucket only listing tells.
+    /// Returns whether there can be anything below a path. For a bucket, only a listing shows that.
     pub fn may_hold(&self, path: &Path) -> bool {
         self.is_far() || self.is_directory(path)
     }
@@ -139,7 +140,7 @@ impl Location {
         !self.is_far() && local_path(path).is_some_and(|path| path.is_dir())
     }
 
-    /// Fails where a text names what is there on this machine, but cannot be a source.
+    /// Fails if a text names an object on this machine that cannot be a source.
     pub fn check(&self, source: &str, text: &str) -> Result<(), SourceError> {
         let path = std::path::absolute(text).ok();
         let Some(path) = path.filter(|_| !self.is_far()) else {
@@ -152,7 +153,7 @@ impl Location {
                 None if self.path(text).is_none() => Err(SourceError::Name { source_text }),
                 None => Ok(()),
             },
-            // Search may find what it stands for.
+            // A search may find files that it matches.
             Err(error) if is_absence(&error) => Ok(()),
             Err(error) => Err(SourceError::Io {
                 file: source_text,
@@ -161,12 +162,12 @@ impl Location {
         }
     }
 
-    /// Where a path lies on this machine.
+    /// Returns the path on this machine.
     pub fn local(&self, path: &Path) -> Option<PathBuf> {
         local_path(path).filter(|_| !self.is_far())
     }
 
-    /// [`Location::check`] of a file that was found, which says that it holds nothing.
+    /// Runs [`Location::check`] on a file that was found and whose size is 0.
     pub fn check_empty(&self, name: &str, path: &Path) -> Result<(), SourceError> {
         match local_path(path).as_deref().and_then(|path| path.to_str()) {
             Some(path) if !self.is_far() => self.check(name, path),
@@ -185,7 +186,7 @@ impl Location {
         }
     }
 
-    /// All files below a path.
+    /// Returns all files below a path.
     pub fn list(&self, path: &Path) -> Result<Vec<ObjectMeta>, Error> {
         if !self.may_hold(path) {
             return Ok(Vec::new());
@@ -194,7 +195,7 @@ impl Location {
         Ok(without_markers(self.store.runtime.block_on(all)?, path))
     }
 
-    /// Whether there is any file below a path.
+    /// Returns whether there is any file below a path.
     pub fn holds_any(&self, path: &Path) -> Result<bool, Error> {
         if !self.may_hold(path) {
             return Ok(false);
@@ -204,7 +205,7 @@ impl Location {
         Ok(first.transpose()?.is_some())
     }
 
-    /// The files and directories right below a path.
+    /// Returns the files and directories directly below a path.
     pub fn level(&self, path: &Path) -> Result<ListResult, Error> {
         if !self.may_hold(path) {
             return Ok(ListResult {
@@ -258,18 +259,18 @@ impl Location {
     }
 }
 
-/// A path of this machine, from the root on: errors of the library leave out its first slash.
+/// Returns an absolute path of this machine: errors of the library omit its first slash.
 fn from_root(path: &str) -> String {
     format!("/{}", path.trim_start_matches('/'))
 }
 
-/// What the system said to a file's store.
+/// Returns the system's error in an error of the file store.
 fn system_error(error: &Error) -> Option<&io::Error> {
     let chain = std::iter::successors(error.source(), |error| (*error).source());
     chain.filter_map(|error| error.downcast_ref()).last()
 }
 
-/// What it said, and of which directory where listing found that out.
+/// Returns the text of the system's error, with the directory if a listing failed.
 fn what_failed(error: &Error, system: &io::Error) -> String {
     let said = error.source().map(ToString::to_string).unwrap_or_default();
     match said.split_once("IO error for operation on ") {
@@ -278,7 +279,7 @@ fn what_failed(error: &Error, system: &io::Error) -> String {
     }
 }
 
-/// Whether there is nothing of a name.
+/// Returns whether the error says that the name does not exist.
 fn is_absence(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
     matches!(
@@ -287,7 +288,7 @@ fn is_absence(error: &io::Error) -> bool {
     )
 }
 
-/// What can be read once at most, if at all, and tells no size.
+/// Describes a file that can be read at most once, if at all, and has no size.
 pub fn special(kind: std::fs::FileType) -> Option<&'static str> {
     Some(match kind {
         _ if kind.is_fifo() => "a pipe",
@@ -308,7 +309,7 @@ fn shortened(path: PathBuf) -> String {
     short.unwrap_or(path).to_string_lossy().into_owned()
 }
 
-/// Some tools make an empty object of a directory's name.
+/// Removes the empty objects that some tools create for directories.
 fn without_markers(mut found: Vec<ObjectMeta>, path: &Path) -> Vec<ObjectMeta> {
     found.sort_by(|a, b| a.location.cmp(&b.location));
     let marker = |meta: &ObjectMeta| {
@@ -324,7 +325,7 @@ fn without_markers(mut found: Vec<ObjectMeta>, path: &Path) -> Vec<ObjectMeta> {
     found
 }
 
-/// A path from the root on. What `..` leads to is looked up, as there may be links before it.
+/// Returns an absolute path. `..` is resolved in the file system, because links may come before it.
 fn absolute(text: &str) -> io::Result<PathBuf> {
     let path = std::path::absolute(text)?;
     let parts: Vec<Component<'_>> = path.components().collect();

@@ -1,8 +1,8 @@
-//! From sources to files: paths, directories, globs, URLs and standard input.
+//! Expands sources to files: paths, directories, globs, URLs and standard input.
 //!
-//! A directory stands for the files of known endings below it. Names that begin with `.` or `_` are
-//! taken only when written out. Sources keep the order in which they were given, the files of one
-//! are sorted by name, and a file that two sources name is read once.
+//! A directory gives the files below it that have known endings. Names that begin with `.` or `_`
+//! are used only if written out. Sources keep the order in which they were given. The files of one
+//! source are sorted by name. A file that two sources name is read once.
 
 mod expand;
 mod expanded;
@@ -28,7 +28,7 @@ use expand::expand;
 use location::Location;
 pub(super) use web::shown;
 
-/// What standard input is called, as a source and in messages.
+/// The name of standard input, as a source and in messages.
 const STDIN: &str = "-";
 const STDIN_NAME: &str = "standard input";
 
@@ -36,18 +36,18 @@ const STDIN_NAME: &str = "standard input";
 #[derive(Debug)]
 pub(super) struct FoundFile {
     pub blob: Blob,
-    /// What the directories between source and file say.
+    /// The columns given by the directories between source and file.
     pub partitions: Vec<Partition>,
 }
 
-/// The files that sources name.
+/// Returns the files that sources name.
 pub(super) fn find(
     sources: &[String],
     options: &SourceOptions,
 ) -> Result<Vec<FoundFile>, SourceError> {
     let mut finder = Finder {
         options,
-        shelves: HashMap::new(),
+        locations: HashMap::new(),
         runtime: None,
         seen: HashSet::new(),
         found: Vec::new(),
@@ -63,11 +63,11 @@ pub(super) fn find(
 
 struct Finder<'a> {
     options: &'a SourceOptions,
-    /// Those opened, by what names begin with on them.
-    shelves: HashMap<String, Arc<Location>>,
-    /// What waits for all stores across a network.
+    /// The opened locations, by the prefix of names on them.
+    locations: HashMap<String, Arc<Location>>,
+    /// The runtime that waits for all remote stores.
     runtime: Option<Arc<Runtime>>,
-    /// The files found, by what their store's names begin with.
+    /// The files found, by their store's prefix.
     seen: HashSet<(String, Path)>,
     found: Vec<FoundFile>,
 }
@@ -82,7 +82,7 @@ impl Finder<'_> {
         };
         match scheme {
             "file" => {
-                // What is no path of this machine is not there either.
+                // An invalid path of this machine cannot exist either.
                 let path = forebay_objects::path_of_file_url(rest);
                 self.add_from("", path.as_deref().unwrap_or(rest), source)
             }
@@ -97,7 +97,7 @@ impl Finder<'_> {
         }
     }
 
-    /// What `text` names on the location of this machine or of a bucket.
+    /// Adds the files of `text` at the location of this machine or of a bucket.
     fn add_from(&mut self, base: &str, text: &str, source: &str) -> Result<(), SourceError> {
         let location = self.location(base, source)?;
         let any_ending = self.options.format.is_some();
@@ -133,14 +133,14 @@ impl Finder<'_> {
     }
 
     fn location(&mut self, base: &str, source: &str) -> Result<Arc<Location>, SourceError> {
-        if let Some(location) = self.shelves.get(base) {
+        if let Some(location) = self.locations.get(base) {
             return Ok(location.clone());
         }
         let location = Arc::new(match base {
             "" => Location::here(Store::local().map_err(SourceError::Runtime)?),
             _ => Location::bucket(base, self.runtime()?, source)?,
         });
-        self.shelves.insert(base.to_owned(), location.clone());
+        self.locations.insert(base.to_owned(), location.clone());
         Ok(location)
     }
 
@@ -190,7 +190,7 @@ impl Finder<'_> {
     }
 }
 
-/// Whether a tag tells content byte by byte, so that a store takes it for a condition.
+/// Returns whether a tag identifies content exactly, so that a store accepts it as a condition.
 fn strong(tag: &str) -> bool {
     !tag.starts_with("W/")
 }

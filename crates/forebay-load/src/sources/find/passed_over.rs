@@ -1,5 +1,6 @@
-//! What lies in a directory of this machine and is passed over when its files are listed: pipes and
-//! their like, and what may not be looked at. Rows would be missing in silence.
+//! Finds pipes and unreadable directories that a listing of a local directory skips.
+//!
+//! Without this check, rows would be missing silently.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,7 +15,7 @@ use super::glob::hidden;
 use super::location::special;
 use crate::sources::error::SourceError;
 
-/// Fails at the first such thing below a directory whose name is `wanted`. Symbolic links to
+/// Fails at the first such entry below a directory whose name is `wanted`. Symbolic links to
 /// directories are not followed.
 pub fn refuse_passed_over(root: PathBuf, wanted: &dyn Fn(&str) -> bool) -> Result<(), SourceError> {
     let mut waiting = vec![root];
@@ -39,7 +40,7 @@ pub fn refuse_passed_over(root: PathBuf, wanted: &dyn Fn(&str) -> bool) -> Resul
                 continue;
             }
             match fs::metadata(&path) {
-                // A link to nothing.
+                // A broken link.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(failed(&path, error)),
                 Ok(there) => {

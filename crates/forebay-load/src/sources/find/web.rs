@@ -1,5 +1,6 @@
-//! Files of web servers. They cannot be listed; ranges are read where the server gives them, else
-//! the file is brought here whole first.
+//! Reads files of web servers, which cannot be listed.
+//!
+//! If the server supports ranges, ranges are read. Otherwise the whole file is downloaded first.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::sources::error::SourceError;
 use crate::sources::spool::Spool;
 use crate::sources::store::{Object, Store};
 
-/// A URL taken apart.
+/// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 struct Url<'u> {
     /// Scheme and host, with the query, which requests need.
@@ -61,7 +62,8 @@ impl Url<'_> {
     }
 }
 
-/// A source as messages and manifests may show it: a URL's query may hold a signature.
+/// Returns a source in the form for messages and manifests, without a URL's query, which may hold a
+/// signature.
 pub fn shown(source: &str) -> &str {
     let web = source.starts_with("http://") || source.starts_with("https://");
     match source.split_once(['?', '#']) {
@@ -121,8 +123,8 @@ pub fn open(source: &str, runtime: Arc<Runtime>, spool: &Spool) -> Result<Blob, 
     }
 }
 
-/// What a server says of a file; `None`: it gives no ranges of it. Asked by reading a byte, as
-/// servers refuse a HEAD of a URL that was signed for GET.
+/// Returns the server's metadata of a file; `None` if it does not support ranges. It requests one
+/// byte, because servers refuse a HEAD of a URL that was signed for GET.
 fn look(store: &Store, path: &Path) -> Result<Option<ObjectMeta>, Error> {
     let options = GetOptions::new().with_range(Some(0..1));
     match store
@@ -140,12 +142,12 @@ fn look(store: &Store, path: &Path) -> Result<Option<ObjectMeta>, Error> {
     }
 }
 
-/// A file as its server sends it.
+/// A reader of a file as its server sends it.
 struct WebBody<'s> {
     store: &'s Store,
     stream: BoxStream<'static, Result<Bytes, Error>>,
     chunk: Bytes,
-    /// Bytes that are still to come.
+    /// The bytes left to receive.
     rest: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The messages of Arrow files and streams. Every length that stands in one is held against what is
-//! there before the library decodes it: the library takes such lengths for memory to reserve, and
-//! ends the process where there is none.
+//! Reads the messages of Arrow files and streams, and checks every length in them before decoding.
+//!
+//! The library reserves memory by these lengths, and aborts the process if there is not enough.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -12,18 +12,18 @@ use arrow_schema::Schema;
 use crate::sources::blob::{Blob, BlobReader};
 use crate::sources::wide_integers;
 
-/// What a message begins with, but for those of old writers.
+/// The bytes at the beginning of a message, except those of old writers.
 const MARK: [u8; 4] = [0xff; 4];
-/// Behind a file's footer: its length, and `ARROW1`.
+/// The bytes after a file's footer: its length, and `ARROW1`.
 const TAIL_BYTES: u64 = 10;
-/// What a byte becomes at most: a block of LZ4 repeats 255 bytes by one, one of zstd makes 128 KiB
-/// of four.
+/// The most bytes that one byte can expand to: a block of LZ4 repeats 255 bytes by one, one of zstd
+/// makes 128 KiB of four.
 const LZ4_RATIO: u64 = 255;
 const ZSTD_RATIO: u64 = 32 << 10;
-/// A buffer of so many bytes is never more than memory has.
+/// A buffer of at most this many bytes always fits in memory.
 const SMALL_BYTES: u64 = 64 << 20;
 
-/// Where the parts of a file are.
+/// The locations of the parts of a file.
 #[derive(Debug)]
 pub struct Footer {
     pub dictionaries: Vec<Block>,
@@ -68,7 +68,7 @@ pub fn check_endianness(schema: arrow_ipc::Schema<'_>) -> Result<(), String> {
     }
 }
 
-/// Bytes of a block that ends before `end`.
+/// Returns the bytes of a block, which must end before `end`.
 fn whole_length(block: &Block, end: u64) -> Result<usize, String> {
     let unsigned = |number: i64| u64::try_from(number).ok();
     let length = unsigned(i64::from(block.metaDataLength()))
@@ -94,11 +94,11 @@ fn beyond(what: &str, length: i64, rest: u64) -> String {
     format!("{what} is {length} bytes, where {rest} bytes are left")
 }
 
-/// A message, its head and its body.
+/// A message with its head and its body.
 #[derive(Debug)]
 pub struct Message {
     pub bytes: Buffer,
-    /// Its lengths, as footers have them.
+    /// Its lengths, in the form of footers.
     pub block: Block,
 }
 
@@ -118,7 +118,7 @@ impl Message {
         parsed(self.bytes.get(..self.head_length()).unwrap_or_default())
     }
 
-    /// Whether all of its buffers are within it, and of lengths that memory may have.
+    /// Checks that all of its buffers are within it, and have plausible lengths.
     fn check(&self) -> Result<(), String> {
         let message = self.parsed()?;
         let dictionary = message.header_as_dictionary_batch();
@@ -158,14 +158,14 @@ impl Message {
     }
 }
 
-/// What the head of a message says.
+/// Parses the head of a message.
 fn parsed(head: &[u8]) -> Result<arrow_ipc::Message<'_>, String> {
     let prefix = if head.starts_with(&MARK) { 8 } else { 4 };
     let head = head.get(prefix..).ok_or("its head is cut off")?;
     root_as_message(head).map_err(|error| error.to_string())
 }
 
-/// Whether a buffer can become as long as it says that it does.
+/// Checks that a buffer can expand to its declared length.
 fn check_unpacked(bytes: &[u8], codec: CompressionType) -> Result<(), String> {
     let Some((length, packed)) = bytes.split_first_chunk() else {
         return Err("a compressed buffer is too short to say its length".to_owned());
@@ -195,11 +195,11 @@ fn check_unpacked(bytes: &[u8], codec: CompressionType) -> Result<(), String> {
     }
 }
 
-/// Reads messages: of a stream one behind the other, of a file those at blocks.
+/// A reader of messages: of a stream in sequence, of a file at given blocks.
 #[derive(Debug)]
 pub struct Messages {
     reader: BlobReader,
-    /// Where the next message of a stream begins.
+    /// The offset of the next message of a stream.
     at: u64,
     size_bytes: u64,
 }
@@ -213,7 +213,7 @@ impl Messages {
         }
     }
 
-    /// The message at a block of a file.
+    /// Returns the message at a block of a file.
     pub fn at(&mut self, block: &Block) -> Result<Message, String> {
         let mut bytes = MutableBuffer::from_len_zeroed(whole_length(block, self.size_bytes)?);
         let start = SeekFrom::Start(block.offset() as u64);
@@ -223,12 +223,12 @@ impl Messages {
         Message::checked(bytes, *block)
     }
 
-    /// The next message of a stream; `None` at the mark that ends it, which nothing may follow.
+    /// Returns the next message of a stream; `None` at its end mark, which nothing may follow.
     pub fn next(&mut self) -> Result<Option<Message>, String> {
         let start = self.at;
         let mut bytes = MutableBuffer::new(0);
         let Ok(mut length) = self.word(&mut bytes) else {
-            // It may have been cut off between two batches.
+            // The stream may have been truncated between two batches.
             let gone = "should follow, or the mark that ends a stream: it may be cut off";
             return Err(gone.to_owned());
         };
@@ -239,7 +239,7 @@ impl Messages {
         if length == 0 {
             return match self.at == self.size_bytes {
                 true => Ok(None),
-                // Another stream behind this one would not be read.
+                // Another stream after this one would not be read.
                 false => Err(
                     "follows the end of the stream: give each stream as a file of its own"
                         .to_owned(),
@@ -261,7 +261,7 @@ impl Messages {
         Ok(word.unwrap_or_default())
     }
 
-    /// Reads so many bytes more of a stream behind those that are there.
+    /// Reads this many further bytes of a stream and appends them.
     fn take(&mut self, bytes: &mut MutableBuffer, what: &str, length: i64) -> Result<(), String> {
         let rest = self.size_bytes - self.at;
         let more = u64::try_from(length).ok().filter(|more| *more <= rest);

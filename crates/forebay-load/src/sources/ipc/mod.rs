@@ -1,4 +1,4 @@
-//! Arrow IPC: files, a unit a few record batches, and streams, a unit each.
+//! Reads Arrow IPC. In a file, a unit is a few record batches; a stream is one unit.
 
 mod messages;
 
@@ -19,15 +19,15 @@ use super::format::Format;
 use super::wide_integers;
 use messages::{Footer, Message, Messages};
 
-/// Units that a file is cut into at most.
+/// The most units of a file.
 const MAX_UNITS: usize = 64;
 
-/// What an Arrow file was found to be.
+/// The description of an Arrow file.
 #[derive(Debug, Clone)]
 pub(super) struct IpcFile {
     pub schema: SchemaRef,
     version: MetadataVersion,
-    /// Where its batches are; `None` for a stream.
+    /// The locations of its batches; `None` for a stream.
     footer: Option<Arc<Footer>>,
 }
 
@@ -75,7 +75,7 @@ impl IpcFile {
         })
     }
 
-    /// The ranges of batches that can be read side by side.
+    /// Returns the ranges of batches that can be read in parallel.
     pub fn parts(&self) -> Vec<Range<usize>> {
         let Some(footer) = &self.footer else {
             return std::iter::once(0..usize::MAX).collect();
@@ -88,7 +88,8 @@ impl IpcFile {
             .collect()
     }
 
-    /// Reads the columns at `columns` (ascending) of some batches; `emit` is told each one's index.
+    /// Reads the columns at `columns` (ascending) of some batches; `emit` receives the index of
+    /// each.
     pub fn read<E: From<SourceError>>(
         &self,
         blob: &Blob,
@@ -106,7 +107,7 @@ impl IpcFile {
         };
         let Some(footer) = &self.footer else {
             let mut index = 0;
-            // The schema is known.
+            // Skips the schema, which is known.
             guarded(|| reading.messages.next()).map_err(|e| undecoded(index, e))?;
             while let Some(batch) =
                 guarded(|| reading.next()).map_err(|reason| undecoded(index, reason))?
@@ -131,14 +132,14 @@ impl IpcFile {
     }
 }
 
-/// A file or stream being read.
+/// A reader of a file or stream.
 struct IpcReading {
     messages: Messages,
     decoder: FileDecoder,
 }
 
 impl IpcReading {
-    /// The batch at a block of a file.
+    /// Returns the batch at a block of a file.
     fn batch(&mut self, block: &Block) -> Result<RecordBatch, String> {
         let message = self.messages.at(block)?;
         self.decoded(&message)
@@ -149,7 +150,7 @@ impl IpcReading {
         self.add_dictionary(&message)
     }
 
-    /// The next batch of a stream.
+    /// Returns the next batch of a stream.
     fn next(&mut self) -> Result<Option<RecordBatch>, String> {
         while let Some(message) = self.messages.next()? {
             if message.parsed()?.header_type() != MessageHeader::DictionaryBatch {

@@ -1,8 +1,8 @@
-//! How many rows of a row group are decoded at once, so that batches stay small.
+//! Limits the rows of a row group that are decoded at once, so that batches stay small.
 //!
-//! The footer gives an estimate, by which the first batches are sized. It can be far too low: a
-//! dictionary holds a large value once, and large values can lie side by side. So each page is held
-//! against the limit before its values are decoded.
+//! The footer gives an estimate, which determines the size of the first batches. It can be far too
+//! low: a dictionary holds a large value once, and large values can be adjacent. Each page is
+//! therefore checked against the limit before its values are decoded.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -14,19 +14,19 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use crate::sources::BATCH_ROWS;
 use crate::sources::batch_bytes::BATCH_BYTES;
 
-/// A page may make batches so many times larger than [`BATCH_BYTES`].
+/// The factor by which a page may make batches larger than [`BATCH_BYTES`].
 const TOLERANCE: u64 = 8;
 
-/// The rows of a batch, at most: less once a page has shown larger values.
+/// The most rows of a batch. It decreases when a page has shown larger values.
 #[derive(Debug)]
 pub(super) struct BatchLimit {
     rows: AtomicUsize,
-    /// Those of the batches that are decoded now.
+    /// The limit of the batches that are being decoded now.
     used: usize,
 }
 
 impl BatchLimit {
-    /// For the leaves of a row group that are read.
+    /// Computes the limit for the leaves of a row group that are read.
     pub fn of(group: &RowGroupMetaData, leaves: impl Iterator<Item = usize>) -> BatchLimit {
         let rows = group.num_rows().max(1) as u64;
         let row_bytes = leaves.map(|leaf| {
@@ -47,18 +47,18 @@ impl BatchLimit {
         self.used
     }
 
-    /// The limit for further batches, where a page has shown that these are too large.
+    /// Returns the limit for further batches, if a page has shown that these are too large.
     pub fn narrowed(&self) -> Option<BatchLimit> {
         let rows = self.rows.load(Relaxed);
         (rows < self.used).then(|| BatchLimit::of_rows(rows))
     }
 
-    /// Half of it.
+    /// Returns half of the limit.
     pub fn halved(&self) -> Option<BatchLimit> {
         (self.used > 1).then(|| BatchLimit::of_rows(self.used / 2))
     }
 
-    /// Fails where rows of so many bytes make batches too large; the limit is narrowed then.
+    /// Fails if rows of this many bytes make batches too large, and narrows the limit.
     pub fn check(&self, row_bytes: u64) -> Result<(), ParquetError> {
         let batch_bytes = row_bytes.saturating_mul(self.used as u64);
         if self.used <= 1 || batch_bytes <= TOLERANCE * BATCH_BYTES as u64 {
@@ -78,13 +78,13 @@ fn rows_of(row_bytes: u64) -> usize {
     usize::try_from(rows).map_or(BATCH_ROWS, |rows| rows.clamp(1, BATCH_ROWS))
 }
 
-/// What makes up the size of a column's rows.
+/// The components of the size of a column's rows.
 #[derive(Debug)]
 pub(super) struct ColumnWidth {
-    /// Bytes of a value; of texts and bytes, of what points to one.
+    /// The bytes of a value; for texts and bytes, of the pointer to one.
     value_bytes: u64,
     is_variable: bool,
-    /// Values of a row, on average; at least 1.
+    /// The average number of values of a row; at least 1.
     values_per_row: u64,
 }
 
@@ -107,7 +107,7 @@ impl ColumnWidth {
         }
     }
 
-    /// Bytes of a row as the footer has them.
+    /// Returns the bytes of a row by the footer.
     fn estimate(&self, column: &ColumnChunkMetaData, rows: u64) -> u64 {
         let fixed = self.values_per_row.saturating_mul(self.value_bytes);
         if !self.is_variable {
@@ -118,8 +118,8 @@ impl ColumnWidth {
         fixed.saturating_add(stored.max(decoded) / rows.max(1))
     }
 
-    /// Bytes of a row that is made of a page's values: of a dictionary of the largest one, else on
-    /// average.
+    /// Returns the bytes of a row made from a page's values: for a dictionary, of the largest one,
+    /// else on average.
     pub fn row_bytes(&self, page: &Page) -> u64 {
         let value = match page {
             _ if !self.is_variable => 0,
@@ -131,7 +131,7 @@ impl ColumnWidth {
     }
 }
 
-/// The length of the longest value of a dictionary, where each stands behind its length.
+/// Returns the length of the longest value of a dictionary, in which each follows its length.
 fn longest(mut values: &[u8]) -> u64 {
     let mut longest = 0;
     while let Some((length, rest)) = values.split_first_chunk() {
@@ -157,7 +157,7 @@ mod tests {
         assert!(limit.check(1 << 20).is_err());
         let narrowed = limit.narrowed().unwrap();
         assert_eq!(narrowed.rows(), BATCH_BYTES >> 20);
-        // One row is as small as a batch can be.
+        // One row is the smallest possible batch.
         assert!(BatchLimit::of_rows(1).check(u64::MAX).is_ok());
         assert!(BatchLimit::of_rows(1).halved().is_none());
     }

@@ -1,8 +1,9 @@
-//! The pages of a column chunk. Large pages come in pieces: a page of gigabytes is never whole in
-//! memory.
+//! Reads the pages of a column chunk.
 //!
-//! The crate reads all other pages. The headers are read here too, of chunks that may have large
-//! pages, and the crate skips those pages.
+//! Large pages are read in pieces, so that a page of gigabytes is never in memory as a whole.
+//!
+//! The crate reads all other pages. For chunks that may have large pages, this module also reads
+//! the headers, and the crate skips those pages.
 
 use std::sync::Arc;
 
@@ -18,13 +19,13 @@ use super::page_header::{PageHeader, PageKind};
 
 pub(super) struct ChunkPages {
     pages: SerializedPageReader<Chunk>,
-    /// Of a chunk that may have large pages.
+    /// The headers of a chunk that may have large pages.
     walk: Option<HeaderWalk>,
-    /// The page that is given in pieces.
+    /// The page that is returned in pieces.
     large: Option<LargePage>,
 }
 
-/// Where the crate's reader stands in a chunk.
+/// The position of the crate's reader in a chunk.
 struct HeaderWalk {
     chunk: Arc<Chunk>,
     column: ColumnChunkMetaData,
@@ -58,7 +59,7 @@ impl ChunkPages {
         })
     }
 
-    /// The next page, or the next piece of one.
+    /// Returns the next page, or the next piece of one.
     pub fn next(&mut self) -> Result<Option<Page>> {
         if let Some(large) = &mut self.large {
             match large.next()? {
@@ -68,7 +69,7 @@ impl ChunkPages {
         }
         while let Some(walk) = &mut self.walk {
             let Some(header) = walk.header() else {
-                // The end, or what only the crate may understand.
+                // The end, or content that only the crate may understand.
                 self.walk = None;
                 break;
             };
@@ -90,7 +91,7 @@ impl ChunkPages {
         self.pages.get_next_page()
     }
 
-    /// Bytes of a row of the large page that the last piece was of.
+    /// Returns the bytes of a row of the large page that the last piece belongs to.
     pub fn row_bytes(&self) -> Option<u64> {
         self.large.as_ref().map(|large| large.row_bytes)
     }

@@ -1,5 +1,6 @@
-//! The bytes of a row group's columns: read as they are needed on this machine, asked for
-//! beforehand across a network.
+//! Reads the bytes of a row group's columns.
+//!
+//! Local files are read on demand. Remote files are requested in advance.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -12,20 +13,19 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::sources::blob::{Blob, BlobReader};
 
-/// Bytes asked for when a page's header is read: enough for a header.
+/// The bytes requested to read a page's header, which is always smaller.
 const HEADER_BYTES: u64 = 8 << 10;
-/// Bytes of a file's end that are read at once: enough for most footers.
+/// The bytes of a file's end that are read at once: enough for most footers.
 const TAIL_BYTES: u64 = 64 << 10;
-/// Columns of a row group that lie across a network are brought whole, if all together are this
-/// small.
+/// Remote columns of a row group are fetched whole if all together are at most this large.
 const WHOLE_BYTES: u64 = 32 << 20;
-/// Between columns that are brought, so many bytes that are not needed are brought too: cheaper
-/// than asking again.
+/// Gaps of at most this many bytes between fetched columns are fetched, too: that is cheaper than
+/// another request.
 const GAP_BYTES: u64 = 512 << 10;
-/// Of larger ones, so much is held of all columns together, in windows of these sizes.
+/// The bytes held of larger columns together, in windows of these sizes.
 const WINDOWS_BYTES: u64 = 96 << 20;
 const WINDOW_BYTES: Range<u64> = 128 << 10..4 << 20;
-/// Windows of a column that are on their way before they are needed.
+/// The windows of a column that are fetched ahead.
 const AHEAD: usize = 2;
 
 fn beyond() -> ParquetError {
@@ -37,7 +37,7 @@ fn range(start: u64, length: usize) -> Result<Range<u64>, ParquetError> {
     Ok(start..end)
 }
 
-/// A file of which the end is in memory.
+/// A file whose end is in memory.
 #[derive(Debug)]
 pub(in crate::sources) struct Tail {
     blob: Blob,
@@ -79,18 +79,18 @@ impl ChunkReader for Tail {
     }
 }
 
-/// Where the bytes of one column's chunk come from.
+/// The source of the bytes of one column's chunk.
 #[derive(Debug, Clone)]
 pub(in crate::sources) enum Chunk {
-    /// From the file, at any place, with the bytes where a header was read last.
+    /// The file, read at any place, with the bytes around the last header.
     Near(Blob, Arc<Mutex<(u64, Bytes)>>),
-    /// From what was brought, with the place where it begins.
+    /// Fetched bytes, with their offset.
     Held(u64, Bytes),
-    /// From a window that moves on.
+    /// A window that moves forward.
     Window(Arc<Mutex<BlobReader>>, u64),
 }
 
-/// Those of the columns that are read, by the columns' numbers.
+/// The chunks of the columns that are read, by the columns' numbers.
 #[derive(Debug)]
 pub(in crate::sources) struct Chunks(Vec<(usize, Chunk)>);
 
@@ -103,7 +103,7 @@ impl Chunks {
         Chunks::open_by(blob, group, leaves, WHOLE_BYTES)
     }
 
-    /// The same, with the size up to which columns are brought whole.
+    /// Opens the chunks, with the size up to which columns are fetched whole.
     pub fn open_by(
         blob: &Blob,
         group: &RowGroupMetaData,
@@ -157,7 +157,7 @@ impl Chunks {
     }
 }
 
-/// Each column's first window is on its way at once.
+/// Starts fetching each column's first window immediately.
 fn windows(blob: &Blob, ranges: Vec<(usize, Range<u64>)>) -> Vec<(usize, Chunk)> {
     let share = WINDOWS_BYTES / (ranges.len().max(1) * (1 + AHEAD)) as u64;
     let window = share.clamp(WINDOW_BYTES.start, WINDOW_BYTES.end);
@@ -186,7 +186,7 @@ impl ChunkReader for Chunk {
     fn get_read(&self, start: u64) -> Result<ChunkRead, ParquetError> {
         Ok(match self {
             Chunk::Near(blob, last) => {
-                // Of a chunk that may have large pages, each header is read twice.
+                // In a chunk that may have large pages, each header is read twice.
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 if last.0 != start || last.1.is_empty() {
                     let end = blob.size_bytes.min(start.saturating_add(HEADER_BYTES));
@@ -238,7 +238,7 @@ fn read_at<R>(
     read(&mut reader)
 }
 
-/// Reads a chunk from some place on.
+/// A reader of a chunk from a given place.
 #[derive(Debug)]
 pub(in crate::sources) enum ChunkRead {
     Near(BlobReader),

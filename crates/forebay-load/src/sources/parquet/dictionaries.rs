@@ -1,11 +1,13 @@
-//! Dictionary types that the decoder does not have: it gives their values instead. A file is of
-//! such a type by the Arrow schema that its writer left in it, as pandas does for categories.
+//! Decodes dictionary types that the decoder does not support, as their values.
+//!
+//! A file has such a type if the Arrow schema that its writer stored in it says so. pandas does
+//! this for categories.
 
 use arrow_schema::{DataType, Fields};
 
 use super::retype::retyped_fields;
 
-/// The types that columns are decoded as.
+/// Returns the types as which columns are decoded.
 pub(super) fn decoded(fields: &Fields) -> Fields {
     retyped_fields(fields, &|own| match own {
         DataType::Dictionary(_, value) if !has_dictionaries(value) => Some(value.as_ref().clone()),

@@ -1,6 +1,7 @@
-//! Timestamps of 96 bits, as old writers have them: they reach further than a timestamp in
-//! nanoseconds does, and the decoder lets what is beyond wrap around. So they are decoded once
-//! more, as seconds, and compared.
+//! Detects overflow of the 96-bit timestamps of old writers.
+//!
+//! Their range exceeds that of a timestamp in nanoseconds, and the decoder wraps around beyond it.
+//! Such columns are therefore decoded a second time, as seconds, and compared.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
@@ -13,7 +14,7 @@ use super::retype::retyped_fields;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Those of the columns that hold such timestamps.
+/// Returns the columns that hold such timestamps.
 pub(super) fn columns(schema: &SchemaDescriptor, columns: &[usize]) -> Vec<usize> {
     let holds = |column: &&usize| {
         let mut leaves = 0..schema.num_columns();
@@ -25,7 +26,7 @@ pub(super) fn columns(schema: &SchemaDescriptor, columns: &[usize]) -> Vec<usize
     columns.iter().filter(holds).copied().collect()
 }
 
-/// The types with seconds in place of nanoseconds.
+/// Returns the types with seconds in place of nanoseconds.
 pub(super) fn in_seconds(fields: &Fields) -> Fields {
     let nanoseconds = DataType::Timestamp(TimeUnit::Nanosecond, None);
     let seconds = DataType::Timestamp(TimeUnit::Second, None);
@@ -34,8 +35,8 @@ pub(super) fn in_seconds(fields: &Fields) -> Fields {
     })
 }
 
-/// Whether the columns of `seconds` are those of the same names in `batch`; else the name of one
-/// that wraps around.
+/// Checks that the columns of `seconds` equal those of the same names in `batch`; returns the name
+/// of one that wraps around.
 pub(super) fn check(batch: &RecordBatch, seconds: &RecordBatch) -> Result<(), String> {
     for (field, column) in seconds.schema_ref().fields().iter().zip(seconds.columns()) {
         let same = batch

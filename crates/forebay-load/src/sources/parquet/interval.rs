@@ -1,5 +1,7 @@
-//! Parquet's intervals: months, days and milliseconds, each without a sign. The decoder gives days
-//! and milliseconds, or months, so they are decoded once as either and put together.
+//! Decodes Parquet's intervals: months, days and milliseconds, each unsigned.
+//!
+//! The decoder returns either days and milliseconds, or months. The columns are therefore decoded
+//! twice, and combined.
 
 use std::sync::Arc;
 
@@ -18,18 +20,18 @@ const DAY_TIME: DataType = DataType::Interval(IntervalUnit::DayTime);
 const WHOLE: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const MILLISECOND_NS: i64 = 1_000_000;
 
-/// The types with whole intervals in place of days and milliseconds.
+/// Returns the types with whole intervals in place of days and milliseconds.
 pub(super) fn whole(fields: &Fields) -> Fields {
     retyped_fields(fields, &|own| (*own == DAY_TIME).then_some(WHOLE))
 }
 
-/// The types with months in place of days and milliseconds.
+/// Returns the types with months in place of days and milliseconds.
 pub(super) fn in_months(fields: &Fields) -> Fields {
     let months = DataType::Interval(IntervalUnit::YearMonth);
     retyped_fields(fields, &|own| (*own == DAY_TIME).then(|| months.clone()))
 }
 
-/// Those of the columns that are decoded as days and milliseconds where `declared` has whole
+/// Returns the columns that are decoded as days and milliseconds although `declared` has whole
 /// intervals.
 pub(super) fn columns(decoded: &Fields, declared: &Fields, columns: &[usize]) -> Vec<usize> {
     let holds = |column: &&usize| {
@@ -44,7 +46,7 @@ fn has_whole(data_type: &DataType) -> bool {
     retyped(data_type, &|own| (*own == WHOLE).then_some(DataType::Null)) != *data_type
 }
 
-/// The batch with the months of the columns of the same names.
+/// Returns the batch with the months from the columns of the same names.
 pub(super) fn with_months(
     batch: &RecordBatch,
     months: &RecordBatch,

@@ -1,7 +1,7 @@
-//! A large page of texts or bytes, which is given in pieces: pages of some of its rows each.
+//! Reads a large page of texts or bytes in pieces: pages of some of its rows each.
 //!
-//! Plain values stand one behind the other, each behind its length. So a page can be split at any
-//! row. Its checksum covers all of it: the last piece is given once the checksum was verified.
+//! Plain values follow one another, each after its length, so a page can be split at any row. Its
+//! checksum covers all of it. The last piece is returned only after the checksum was verified.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use super::page_header::{PageHeader, PageKind};
 use super::piece::PagePiece;
 use super::unpacking::{PackedPage, Unpacker};
 
-/// Unpacked bytes that are read at once.
+/// The unpacked bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Levels of more bytes are left to the crate, with their page.
+/// A page with more bytes of levels than this is left to the crate.
 const MOST_LEVELS_BYTES: u64 = 16 << 20;
 
-/// Numbers of encodings in headers.
+/// The numbers of encodings in headers.
 const PLAIN: i32 = 0;
 const RLE: i32 = 3;
 
-/// How large a page is that is given whole, and how large pieces are.
+/// The size up to which pages are read whole, and the size of pieces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PieceSizes {
     pub whole_bytes: u64,
@@ -41,7 +41,7 @@ impl PieceSizes {
         piece_bytes: 4 << 20,
     };
 
-    /// Whether a chunk may have pages that can be given in pieces.
+    /// Returns whether a chunk may have pages that can be read in pieces.
     pub fn may_split(&self, column: &ColumnChunkMetaData) -> bool {
         let descriptor = column.column_descr();
         u64::try_from(column.uncompressed_size()).is_ok_and(|bytes| bytes > self.whole_bytes)
@@ -53,27 +53,27 @@ impl PieceSizes {
 
 pub(super) struct LargePage {
     unpacked: BufReader<Unpacker>,
-    /// Unpacked bytes that were not read yet.
+    /// The unpacked bytes left to read.
     left: u64,
-    /// None of a column whose values are never null.
+    /// `None` for a column whose values are never null.
     levels: Option<Levels>,
     max_level: u16,
-    /// Rows at hand, which are not in a piece yet, and their level.
+    /// The current run of rows, which are not in a piece yet, with their level.
     run: (u16, u32),
-    /// Rows that are not in a piece yet.
+    /// The number of rows that are not in a piece yet.
     rows_left: u32,
     nulls: u32,
-    /// As the header says, if it does.
+    /// The number of nulls by the header, if it has one.
     expected_nulls: Option<u32>,
     piece_bytes: usize,
-    /// Unpacked bytes of a row, on average.
+    /// The average unpacked bytes of a row.
     pub row_bytes: u64,
 }
 
-/// What stands before a page's values was read.
+/// The state of a page before its values are read.
 struct PageStart {
     unpacker: Unpacker,
-    /// Unpacked bytes of the values.
+    /// The unpacked bytes of the values.
     left: u64,
     levels: Option<Bytes>,
     rows: u32,
@@ -81,8 +81,8 @@ struct PageStart {
 }
 
 impl LargePage {
-    /// Opens the page of `header`, which begins at `start`. Gives none where the page is small, or
-    /// cannot be given in pieces.
+    /// Opens the page of `header`, which begins at `start`. Returns `None` if the page is small, or
+    /// cannot be read in pieces.
     pub fn open(
         chunk: &Arc<Chunk>,
         start: u64,
@@ -101,7 +101,8 @@ impl LargePage {
             _ => PageStart::of_v1(header, packed, compression, max_level),
         }?;
         let mut unpacked = BufReader::with_capacity(READ_BYTES, begun.unpacker);
-        // What cannot be unpacked so, such as by too large a window of zstd, is left to the crate.
+        // Pages that cannot be unpacked in this way, for example with too large a window of zstd,
+        // are left to the crate.
         unpacked.fill_buf().ok()?;
         Some(LargePage {
             unpacked,
@@ -117,7 +118,7 @@ impl LargePage {
         })
     }
 
-    /// The next piece; none behind the last one.
+    /// Returns the next piece; `None` after the last one.
     pub fn next(&mut self) -> Result<Option<Page>> {
         if self.rows_left == 0 {
             return Ok(None);
@@ -174,7 +175,7 @@ impl LargePage {
         Ok(())
     }
 
-    /// Behind the last value: verifies that all is as the header says.
+    /// After the last value, verifies that the page agrees with its header.
     fn finish(&mut self) -> Result<()> {
         let mut rest = self.unpacked.by_ref().take(self.left + 1);
         let rest = io::copy(&mut rest, &mut io::sink()).map_err(unpacked_error)?;
@@ -198,7 +199,7 @@ impl LargePage {
 }
 
 impl PageStart {
-    /// The levels are packed together with the values, behind their length.
+    /// Reads levels that are packed together with the values, after their length.
     fn of_v1(
         header: &PageHeader,
         packed: PackedPage,
@@ -233,7 +234,7 @@ impl PageStart {
         Some(begun)
     }
 
-    /// The levels stand before what is packed.
+    /// Reads levels that precede the packed part.
     fn of_v2(
         header: &PageHeader,
         mut packed: PackedPage,
@@ -251,7 +252,7 @@ impl PageStart {
         else {
             return None;
         };
-        // Some writers store levels where a column has none.
+        // Some writers store levels for a column that has none.
         if (definition_bytes > 0) != (max_level > 0) {
             return None;
         }
@@ -274,7 +275,7 @@ impl PageStart {
     }
 }
 
-/// Gives none where there are not so many, or too many to hold.
+/// Returns `None` if there are fewer bytes, or too many to hold.
 fn read_levels(input: &mut dyn Read, length: u64) -> Option<Bytes> {
     if length > MOST_LEVELS_BYTES {
         return None;

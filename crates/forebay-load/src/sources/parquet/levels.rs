@@ -1,12 +1,12 @@
-//! Definition levels: which rows of a page have a value.
+//! Reads and writes definition levels, which say which rows of a page have a value.
 //!
 //! A page stores them in runs of one level, and in groups of eight that are packed bit by bit. The
-//! pieces of a page store runs only.
+//! pieces of a page store only runs.
 
 use bytes::{Buf, Bytes};
 use parquet::errors::{ParquetError, Result};
 
-/// Reads the levels of a page.
+/// A reader of the levels of a page.
 pub(super) struct Levels {
     bytes: Bytes,
     most: u16,
@@ -22,13 +22,13 @@ fn cut_off() -> ParquetError {
     ParquetError::EOF("a page's definition levels are cut off".to_owned())
 }
 
-/// Bits of a level, where `most` is the highest one.
+/// Returns the bits of a level, if `most` is the highest one.
 fn bit_width(most: u16) -> usize {
     (u16::BITS - most.leading_zeros()) as usize
 }
 
 impl Levels {
-    /// Of a column whose highest level is `most`.
+    /// Creates a reader for a column whose highest level is `most`.
     pub fn new(bytes: Bytes, most: u16) -> Levels {
         Levels {
             bytes,
@@ -37,7 +37,7 @@ impl Levels {
         }
     }
 
-    /// The next level, and how many rows have it: `rows` at most.
+    /// Returns the next level, and the number of rows that have it: at most `rows`.
     pub fn next(&mut self, rows: u32) -> Result<(u16, u32)> {
         let width = bit_width(self.most);
         let (level, count) = loop {
@@ -83,7 +83,7 @@ impl Levels {
         let length = header >> 1;
         self.run = if header & 1 == 1 {
             let bytes = length.saturating_mul(width as u64);
-            // Some writers leave out the last bytes, of levels that nobody needs.
+            // Some writers omit the last bytes, of levels that are not needed.
             let held = bytes.min(self.bytes.len() as u64) as usize;
             let bits = self.bytes.split_to(held);
             Run::Packed { bits, at: 0 }
@@ -106,7 +106,7 @@ impl Levels {
 pub(super) struct LevelRuns(Vec<(u16, u32)>);
 
 impl LevelRuns {
-    /// No run is stored in more bytes.
+    /// The most bytes in which a run is stored.
     pub const RUN_BYTES: usize = 7;
 
     pub fn push(&mut self, level: u16, count: u32) {
@@ -116,12 +116,12 @@ impl LevelRuns {
         }
     }
 
-    /// Bytes of the levels at most, when one more was pushed.
+    /// Returns the most bytes of the levels after one more is pushed.
     pub fn most_bytes(&self) -> usize {
         (self.0.len() + 1) * LevelRuns::RUN_BYTES
     }
 
-    /// As a page of a column has them whose highest level is `most`.
+    /// Encodes the levels in the form of a page of a column whose highest level is `most`.
     pub fn encode(&self, most: u16) -> Vec<u8> {
         let mut encoded = Vec::new();
         for (level, count) in &self.0 {

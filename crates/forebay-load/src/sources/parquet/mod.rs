@@ -1,8 +1,8 @@
-//! Parquet files: a unit a row group.
+//! Reads Parquet files: one unit for each row group.
 //!
-//! The checksums of pages are verified where the file has them: the crate does so, and `unpacking`
-//! of large pages, which `chunk_pages` gives in pieces. Checksums cover a page's content, not its
-//! header, which `pages` holds against the footer. `chunks` brings the bytes.
+//! The checksums of pages are verified if the file has them. The crate does so, and `unpacking` for
+//! large pages, which `chunk_pages` returns in pieces. Checksums cover a page's content, not its
+//! header, so `pages` checks headers against the footer. `chunks` fetches the bytes.
 
 mod batch_limit;
 mod chunk_pages;
@@ -45,14 +45,14 @@ pub(super) struct ParquetFile {
     schema: SchemaRef,
 }
 
-/// One row group.
+/// The position and size of one row group.
 #[derive(Debug, Clone)]
 pub(super) struct RowGroup {
     pub index: usize,
     pub rows: u64,
-    /// Rows of the row groups before.
+    /// The number of rows in the previous row groups.
     pub rows_before: u64,
-    /// Compressed bytes.
+    /// The compressed bytes.
     pub bytes: u64,
 }
 
@@ -91,7 +91,7 @@ impl ParquetFile {
         &self.schema
     }
 
-    /// What its writer said besides.
+    /// Returns the writer's metadata.
     pub fn metadata(&self) -> &Metadata {
         self.metadata.schema().metadata()
     }

@@ -1,5 +1,7 @@
-//! Files of parquet-mr before 1.2.9. In a column chunk's size their footers do not count the header
-//! of the dictionary page (PARQUET-816).
+//! Reads files of parquet-mr before 1.2.9.
+//!
+//! In a column chunk's size their footers do not count the header of the dictionary page
+//! (PARQUET-816).
 
 use std::sync::Arc;
 
@@ -7,11 +9,11 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::Result;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
-/// No header of a dictionary page is longer.
+/// The most bytes of a dictionary page's header.
 const HEADER_BYTES: u64 = 100;
 const FIXED_IN: [u32; 3] = [1, 2, 9];
 
-/// Whether a file's column chunks may be longer than the footer says.
+/// Returns whether a file's column chunks may be longer than the footer says.
 pub(super) fn has_short_chunks(metadata: &ParquetMetaData) -> bool {
     let writer = metadata.file_metadata().created_by().unwrap_or_default();
     let Some(version) = writer.strip_prefix("parquet-mr") else {
@@ -28,7 +30,8 @@ pub(super) fn has_short_chunks(metadata: &ParquetMetaData) -> bool {
     version < FIXED_IN
 }
 
-/// The same with chunks that reach as far as they may. Their pages end where all values were read.
+/// Returns the metadata with chunks extended as far as they may reach. Their pages end when all
+/// values are read.
 pub(super) fn with_whole_chunks(
     metadata: &ArrowReaderMetadata,
     file_bytes: u64,

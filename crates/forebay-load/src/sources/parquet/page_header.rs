@@ -1,11 +1,11 @@
 //! Reads the header of a page: a struct in Thrift's compact protocol.
 //!
-//! The crate reads it too, but does not show it. A header that is not understood here is left to
-//! the crate, whose errors say what is wrong.
+//! The crate also reads it, but does not expose it. A header that this module does not understand
+//! is left to the crate, whose errors say what is wrong.
 
 use std::io::{self, Read};
 
-/// Types of fields in the compact protocol.
+/// The types of fields in the compact protocol.
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 const BYTE: u8 = 3;
@@ -14,21 +14,21 @@ const DOUBLE: u8 = 7;
 const BINARY: u8 = 8;
 const STRUCT: u8 = 12;
 
-/// Structs lie within structs so deep, at most.
+/// The most nested structs.
 const DEPTH: usize = 4;
-/// No header has more numbers.
+/// The most numbers in a header.
 const NUMBERS: usize = 64;
 
 const DATA_PAGE: i32 = 0;
 const INDEX_PAGE: i32 = 1;
 const DATA_PAGE_V2: i32 = 3;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, PartialEq)]
 pub(super) struct PageHeader {
-    /// Bytes of the header.
+    /// The bytes of the header.
     pub length: u64,
-    /// Bytes of the page as they lie in the file.
+    /// The bytes of the page as stored in the file.
     pub packed_bytes: u64,
     pub unpacked_bytes: u64,
     pub checksum: Option<u32>,
@@ -55,7 +55,7 @@ pub(super) enum PageKind {
 }
 
 impl PageHeader {
-    /// Reads a header of at most `most` bytes. Gives none where it is not understood.
+    /// Reads a header of at most `most` bytes. Returns `None` if it is not understood.
     pub fn read(input: impl Read, most: u64) -> Option<PageHeader> {
         let mut fields = Fields {
             input: input.take(most),
@@ -93,10 +93,11 @@ impl PageHeader {
     }
 }
 
-/// The numbers of a struct and of those within it.
+/// The numbers of a struct and of the structs nested in it.
 struct Fields<R> {
     input: io::Take<R>,
-    /// Each with its field, and the field of the outermost struct that it lies in (0 for none).
+    /// Each number with its field, and the field of the outermost struct that contains it (0 for
+    /// none).
     numbers: Vec<(i16, i16, i32)>,
 }
 
@@ -146,12 +147,12 @@ impl<R: Read> Fields<R> {
         }
     }
 
-    /// Keeps a number. Those of statistics, which lie deeper, are not looked at.
+    /// Records a number. Those of statistics, which are nested deeper, are ignored.
     fn keep(&mut self, depth: usize, within: i16, field: i16, number: i64) -> io::Result<()> {
         if depth > 1 {
             return Ok(());
         }
-        // Of two for one field, it is not clear which one counts.
+        // If a field occurs twice, it is unclear which value counts.
         if self.numbers.len() == NUMBERS || self.number(within, field).is_some() {
             return Err(refused());
         }
@@ -196,7 +197,7 @@ impl<R: Read> Fields<R> {
 mod tests {
     use super::*;
 
-    /// A header as pyarrow writes it, with statistics.
+    /// A header as written by pyarrow, with statistics.
     const HEADER: [u8; 36] = [
         0x15, 0x00, // data page
         0x15, 0x80, 0x01, // 64 bytes

@@ -1,10 +1,10 @@
-//! A row group's pages, whose headers have to agree with the footer.
+//! Reads a row group's pages, and checks their headers against the footer.
 //!
-//! A page's checksum does not cover its header. A flipped bit there would decode sound bytes as
-//! other values. So the encoding of each page has to be one that the footer lists for the column,
-//! if it lists any (HVR 5.3 lists none), and all pages together need as many values as it says.
-//! Where a column has a dictionary and the footer lists no encoding of keys, as those of
-//! Parquet.Net 4 do, pages of keys are read.
+//! A page's checksum does not cover its header. A flipped bit there would decode intact bytes as
+//! other values. The encoding of each page therefore has to be one that the footer lists for the
+//! column, if it lists any (HVR 5.3 lists none). All pages together must have as many values as the
+//! footer says. If a column has a dictionary and the footer lists no encoding of keys, as in files
+//! of Parquet.Net 4, pages of keys are read.
 //!
 //! A page also shows how large its values are: see [`BatchLimit`].
 
@@ -27,7 +27,7 @@ use super::chunks::Chunks;
 use super::large_page::PieceSizes;
 use super::old_writer::has_short_chunks;
 
-/// One row group, as a file of its own.
+/// One row group, presented as a file.
 pub(super) struct CheckedGroup {
     metadata: ParquetMetaData,
     chunks: Chunks,
@@ -36,7 +36,7 @@ pub(super) struct CheckedGroup {
 }
 
 impl CheckedGroup {
-    /// Pages whose values are too large for batches of `limit` end the reading.
+    /// Opens a row group. Pages whose values are too large for batches of `limit` end the reading.
     pub(super) fn open(
         metadata: &ParquetMetaData,
         index: usize,
@@ -46,7 +46,7 @@ impl CheckedGroup {
         CheckedGroup::open_by(metadata, index, chunks, limit, PieceSizes::USUAL)
     }
 
-    /// The same, with the size up to which pages are read whole.
+    /// Opens a row group, with the size up to which pages are read whole.
     pub(super) fn open_by(
         metadata: &ParquetMetaData,
         index: usize,
@@ -127,7 +127,7 @@ impl RowGroupReader for CheckedColumns<'_> {
     }
 }
 
-/// What the footer says of a column's pages.
+/// The footer's description of a column's pages.
 struct ExpectedPages {
     encodings: Vec<Encoding>,
     values: u64,
@@ -149,7 +149,7 @@ impl ExpectedPages {
 }
 
 impl ExpectedPages {
-    /// Whether pages may have an encoding.
+    /// Returns whether pages may have an encoding.
     fn lists(&self, encoding: Encoding, has_dictionary: bool) -> bool {
         let is_of_keys =
             |one: &Encoding| matches!(one, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY);
@@ -163,13 +163,13 @@ impl ExpectedPages {
 struct CheckedPages {
     pages: ChunkPages,
     expected: ExpectedPages,
-    /// Those of the pages that were read.
+    /// The number of values of the pages read so far.
     values: u64,
-    /// The chunk begins with a dictionary.
+    /// Whether the chunk begins with a dictionary.
     has_dictionary: bool,
-    /// A page that was read to see what it is.
+    /// A page that was read ahead to see what it is.
     next: Option<Page>,
-    /// The chunk reaches further than its pages.
+    /// Whether the chunk extends beyond its pages.
     ends_with_values: bool,
     width: ColumnWidth,
     limit: Arc<BatchLimit>,
@@ -234,7 +234,7 @@ impl CheckedPages {
             let repetitions = buf.get(..*rep_levels_byte_len as usize);
             let end = u64::from(*rep_levels_byte_len) + u64::from(*def_levels_byte_len);
             let definitions = buf.get(*rep_levels_byte_len as usize..end as usize);
-            // Some writers store levels where a column has none; all of them are 0 then.
+            // Some writers store levels for a column that has none; all of them are 0 then.
             let fits = |levels: Option<&[u8]>, has_levels: bool| {
                 levels.is_some_and(|levels| has_levels || are_zeros(levels, *num_values))
             };
@@ -247,8 +247,8 @@ impl CheckedPages {
     }
 }
 
-/// Whether bytes are absent, or the encoding (runs and packed groups of one bit, or of none) of
-/// `count` levels that all are 0.
+/// Returns whether bytes are absent, or the encoding (runs and packed groups of one bit, or of
+/// none) of `count` levels that all are 0.
 fn are_zeros(bytes: &[u8], count: u32) -> bool {
     bytes.is_empty() || [0, 1].iter().any(|width| hold_zeros(bytes, count, *width))
 }
@@ -303,8 +303,8 @@ impl Iterator for CheckedPages {
     }
 }
 
-/// The next page is read and checked before anything is said of it: the crate's own look at a
-/// header alone gives up by a panic when parts of it are missing.
+/// A page reader that reads and checks the next page before it describes it. The crate's own peek
+/// reads only a header, and panics if parts of it are missing.
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         match self.next.take() {
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn needless_levels_are_zeros() {
-        // One run of 68: without a value, and with one of a byte.
+        // One run of 68: without a value, and with a value of one byte.
         assert!(are_zeros(&[0x88, 0x01], 68));
         assert!(are_zeros(&[0x88, 0x01, 0], 68));
         assert!(!are_zeros(&[0x88, 0x01, 1], 68));

@@ -1,4 +1,4 @@
-//! A part of a large page: a page of its own, of some of its rows.
+//! Builds a piece of a large page: a page of its own, with some of the rows.
 
 use bytes::Bytes;
 use parquet::basic::Encoding;
@@ -7,23 +7,23 @@ use parquet::errors::{ParquetError, Result};
 
 use super::levels::LevelRuns;
 
-/// Of a piece, the part that its levels may take.
+/// The part of a piece that its levels may take.
 const LEVELS_PART: usize = 64;
 
 pub(super) struct PagePiece {
-    /// Room for the levels, and the values behind it.
+    /// The space for the levels, followed by the values.
     bytes: Vec<u8>,
     levels_room: usize,
     levels: LevelRuns,
     max_level: u16,
     rows: u32,
     nulls: u32,
-    /// Bytes of values that fill it.
+    /// The bytes of values in a full piece.
     full_bytes: usize,
 }
 
 impl PagePiece {
-    /// Of a column whose values have the level `max_level`.
+    /// Creates a piece for a column whose values have the level `max_level`.
     pub fn new(max_level: u16, full_bytes: usize) -> PagePiece {
         let levels_room = match max_level {
             0 => 0,
@@ -52,7 +52,7 @@ impl PagePiece {
         self.nulls += rows;
     }
 
-    /// Begins a value of this length, which [`PagePiece::extend_value`] gives.
+    /// Begins a value of this length, whose bytes [`PagePiece::extend_value`] adds.
     pub fn begin_value(&mut self, length: [u8; 4]) -> Result<()> {
         let needed = 4 + u32::from_le_bytes(length) as usize;
         let free = self.bytes.capacity() - self.bytes.len();

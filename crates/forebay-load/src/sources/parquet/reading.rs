@@ -1,4 +1,4 @@
-//! Reads a row group in batches, which get smaller where its values are large.
+//! Reads a row group in batches, which shrink if its values are large.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use super::pages::CheckedGroup;
 use super::{RowGroup, dictionaries, int96, interval};
 use crate::sources::blob::{Blob, guarded};
 
-/// Some columns of a row group.
+/// The columns of a row group to read.
 pub(super) struct GroupColumns<'a> {
     pub blob: &'a Blob,
     pub metadata: &'a ArrowReaderMetadata,
     pub group: &'a RowGroup,
-    /// Ascending.
+    /// The indices of the columns, ascending.
     pub columns: &'a [usize],
-    /// The file's columns as its rows have them.
+    /// The file's columns, with the types of its rows.
     pub fields: &'a Fields,
 }
 
@@ -46,7 +46,7 @@ impl GroupColumns<'_> {
         BatchLimit::of(group, leaves.into_iter())
     }
 
-    /// Decodes columns, as of the types of `fields`, of the rows behind the first `passed`.
+    /// Decodes columns, with the types of `fields`, of the rows after the first `passed`.
     fn decoder(
         &self,
         columns: &[usize],
@@ -72,7 +72,8 @@ impl GroupColumns<'_> {
     }
 }
 
-/// What decodes the columns: some of them twice, as the decoder loses a part of their values.
+/// The decoders of the columns: some columns are decoded twice, because the decoder loses a part of
+/// their values.
 struct Decoders {
     own: ParquetRecordBatchReader,
     int96_as_seconds: Option<ParquetRecordBatchReader>,
@@ -122,12 +123,12 @@ impl Decoders {
     }
 }
 
-/// Gives the batches of a row group.
+/// An iterator over the batches of a row group.
 pub(super) struct GroupReader<'a> {
     of: GroupColumns<'a>,
     limit: Arc<BatchLimit>,
     decoders: Decoders,
-    /// Rows given so far.
+    /// The number of rows returned so far.
     pub rows: u64,
 }
 
@@ -154,8 +155,8 @@ impl<'a> GroupReader<'a> {
                 }
                 Err(reason) => reason,
             };
-            // Offsets of 32 bits reach 2 GiB: of values that share their beginnings, a page does
-            // not show how large they are.
+            // 32-bit offsets reach 2 GiB. If values share prefixes, a page does not show how large
+            // they are.
             let narrower = self.limit.narrowed().or_else(|| {
                 let overflows = reason.contains("overflow");
                 overflows.then(|| self.limit.halved()).flatten()

@@ -1,10 +1,10 @@
-//! Other types for some scalars, at any depth of columns.
+//! Replaces the types of some scalars, at any depth of columns.
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 
-/// `of` gives the type that a scalar gets in place of its own; none where it keeps it.
+/// Replaces types: `of` returns the new type of a scalar, or `None` to keep it.
 pub(super) fn retyped_fields(
     fields: &Fields,
     of: &dyn Fn(&DataType) -> Option<DataType>,
@@ -19,7 +19,7 @@ fn retyped_field(field: &FieldRef, of: &dyn Fn(&DataType) -> Option<DataType>) -
     Arc::new(Field::clone(field).with_data_type(retyped(field.data_type(), of)))
 }
 
-/// See [`retyped_fields`].
+/// Replaces a type as [`retyped_fields`] does.
 pub(super) fn retyped(
     data_type: &DataType,
     of: &dyn Fn(&DataType) -> Option<DataType>,

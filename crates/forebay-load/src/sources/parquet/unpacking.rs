@@ -1,5 +1,6 @@
-//! Unpacks a page's bytes as they are read, so that neither the packed page nor the unpacked one is
-//! in memory as a whole.
+//! Unpacks a page's bytes while they are read.
+//!
+//! Neither the packed page nor the unpacked one is in memory as a whole.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use parquet::file::reader::ChunkReader;
 
 use super::chunks::Chunk;
 
-/// Packed bytes that are read at once.
+/// The packed bytes that are read at once.
 const READ_BYTES: u64 = 256 << 10;
 
-/// A page as it lies in the file. Its checksum is computed as it is read.
+/// A page as stored in the file. Its checksum is computed as it is read.
 pub(super) struct PackedPage {
     chunk: Arc<Chunk>,
     at: u64,
@@ -26,7 +27,7 @@ pub(super) struct PackedPage {
 }
 
 impl PackedPage {
-    /// Of `length` bytes from `start` on, which have the checksum `expected`, if any.
+    /// Opens `length` bytes from `start` on, with the checksum `expected`, if any.
     pub fn new(chunk: &Arc<Chunk>, start: u64, length: u64, expected: Option<u32>) -> PackedPage {
         PackedPage {
             chunk: Arc::clone(chunk),
@@ -37,7 +38,7 @@ impl PackedPage {
         }
     }
 
-    /// Reads what is left, and verifies the checksum.
+    /// Reads the rest, and verifies the checksum.
     fn finish(&mut self) -> Result<()> {
         io::copy(self, &mut io::sink())?;
         match &self.checksum {
@@ -78,7 +79,7 @@ impl Read for PackedPage {
     }
 }
 
-/// Gives the bytes of a page unpacked.
+/// A reader of the unpacked bytes of a page.
 pub(super) enum Unpacker {
     Plain(PackedPage),
     Zstd(zstd::stream::read::Decoder<'static, PackedPage>),
@@ -86,8 +87,8 @@ pub(super) enum Unpacker {
 }
 
 impl Unpacker {
-    /// Whether pages that are packed so can be unpacked as they are read. Snappy and LZ4 are made
-    /// for blocks that are in memory.
+    /// Returns whether pages with this compression can be unpacked as they are read. Snappy and LZ4
+    /// are made for blocks in memory.
     pub fn is_for(compression: Compression) -> bool {
         matches!(
             compression,
@@ -95,7 +96,8 @@ impl Unpacker {
         )
     }
 
-    /// Gives none where pages that are packed so cannot be unpacked as they are read.
+    /// Opens a page. Returns `None` if pages with this compression cannot be unpacked as they are
+    /// read.
     pub fn open(compression: Compression, packed: PackedPage) -> Option<Unpacker> {
         Some(match compression {
             Compression::UNCOMPRESSED => Unpacker::Plain(packed),
@@ -107,7 +109,7 @@ impl Unpacker {
         })
     }
 
-    /// Verifies the page's checksum. Everything was unpacked before.
+    /// Verifies the page's checksum, after everything was unpacked.
     pub fn finish(&mut self) -> Result<()> {
         match self {
             Unpacker::Plain(packed) => packed.finish(),

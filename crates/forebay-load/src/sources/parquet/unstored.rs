@@ -1,9 +1,9 @@
-//! Columns that no table stores, named before anything is read.
+//! Finds columns that no table stores, before anything is read.
 
 use arrow_schema::{DECIMAL256_MAX_PRECISION, DataType, Field, Fields};
 use parquet::schema::types::{SchemaDescriptor, Type};
 
-/// Why a file is not read, with the first such column.
+/// Returns why a file is not read, with the first such column.
 pub(super) fn reason(schema: &SchemaDescriptor, fields: &Fields) -> Option<String> {
     let groups = schema.root_schema().get_fields().iter();
     if let Some(column) = groups.clone().find_map(|field| empty_group(field)) {
@@ -17,7 +17,7 @@ pub(super) fn reason(schema: &SchemaDescriptor, fields: &Fields) -> Option<Strin
     ))
 }
 
-/// The path of the first group without fields.
+/// Returns the path of the first group without fields.
 fn empty_group(of: &Type) -> Option<String> {
     if !of.is_group() {
         return None;

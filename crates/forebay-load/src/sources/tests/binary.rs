@@ -49,7 +49,7 @@ pub fn parquet(batch: &RecordBatch, compression: Compression, group: usize) -> V
     bytes
 }
 
-/// As pandas writes a named index that is a range.
+/// The form in which pandas writes a named index that is a range.
 fn with_range_index(columns: &[(&'static str, ArrayRef)]) -> RecordBatch {
     let batch = RecordBatch::try_from_iter(columns.iter().cloned()).unwrap();
     let schema = batch.schema().as_ref().clone();

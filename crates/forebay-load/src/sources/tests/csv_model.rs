@@ -1,4 +1,4 @@
-//! Random CSV held against a simple model: each record is read exactly, or is one bad row.
+//! Compares random CSV with a simple model: each record is read exactly, or is one bad row.
 
 use super::*;
 use forebay_io::sim::{Rng, SeedCounts, all_hold};
@@ -7,7 +7,7 @@ use forebay_io::sim::{Rng, SeedCounts, all_hold};
 /// bad.
 type ModelRecord = (usize, Option<Vec<Option<String>>>);
 
-/// What is in a field of a record being read.
+/// The content of a field of the record being read.
 #[derive(Default)]
 struct Reading {
     fields: Vec<Option<String>>,
@@ -24,7 +24,7 @@ impl Reading {
         self.is_quoted = false;
     }
 
-    /// Takes the field that begins at `at`, and gives the place behind it.
+    /// Reads the field that begins at `at`, and returns the place after it.
     fn field(&mut self, text: &[char], mut at: usize, is_end: impl Fn(usize) -> bool) -> usize {
         if text.get(at) == Some(&'"') {
             self.is_quoted = true;
@@ -58,7 +58,7 @@ impl Reading {
     }
 }
 
-/// The records of a text of two columns behind its header.
+/// Returns the records of a text of two columns after its header.
 fn modelled(text: &[char], line_end: char) -> Vec<ModelRecord> {
     let is_end = |at: usize| {
         text[at] == line_end
@@ -88,7 +88,7 @@ fn modelled(text: &[char], line_end: char) -> Vec<ModelRecord> {
     found
 }
 
-/// What the sources read of the same text.
+/// Returns the rows that the sources read from the same text.
 fn read_records(dir: &Dir, options: &SourceOptions) -> Result<Vec<ModelRecord>, String> {
     let set = dir.open_with("a.csv", options).map_err(|e| e.to_string())?;
     let line = |place: &str| {

@@ -1,4 +1,4 @@
-//! Arrow files whose lengths are damaged: an error, whatever they say.
+//! Tests that Arrow files with damaged lengths are errors.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ fn written(batch: &RecordBatch, stream: bool, compression: Option<CompressionTyp
     writer.into_inner().unwrap()
 }
 
-/// The error about a file of these bytes; `None` when its rows are read.
+/// Returns the error of a file of these bytes; `None` if its rows are read.
 fn message(name: &str, bytes: &[u8]) -> Option<String> {
     let dir = Dir::new(&[(name, bytes)]);
     let read = dir.open(name).and_then(|set| read(&set));
     read.err().map(|error| error.to_string())
 }
 
-/// Where a number of 8 bytes stands that stands there once.
+/// Returns the place of a number of 8 bytes that occurs once.
 fn place(bytes: &[u8], number: i64) -> usize {
     let word = number.to_le_bytes();
     let mut found = (0..bytes.len() - 8).filter(|at| bytes[*at..*at + 8] == word);
@@ -41,7 +41,7 @@ fn place(bytes: &[u8], number: i64) -> usize {
     place
 }
 
-/// One column of numbers that pack well.
+/// Returns one column of numbers that compress well.
 fn numbers(rows: i64) -> RecordBatch {
     let ids = Int64Array::from_iter_values((0..rows).map(|id| id / 1000));
     RecordBatch::try_from_iter([("id", Arc::new(ids) as ArrayRef)]).unwrap()

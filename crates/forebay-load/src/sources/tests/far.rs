@@ -1,4 +1,4 @@
-//! Parquet across a network: the same rows whether the columns are brought whole or in windows.
+//! Tests Parquet across a network: the same rows whether columns are fetched whole or in windows.
 
 use std::io::Read;
 
@@ -14,7 +14,7 @@ use crate::sources::parquet::ParquetFile;
 use crate::sources::parquet::chunks::{Chunks, Tail};
 use crate::sources::store::{Object, Store};
 
-/// A file in memory that is read as if it were far.
+/// A file in memory that is read as if it were remote.
 fn far(content: Vec<u8>) -> Blob {
     let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let runtime = Arc::new(Store::far_runtime().unwrap());
@@ -80,7 +80,7 @@ fn a_far_text_file_is_read_ahead_and_whole() {
     assert!(read == content[5..]);
 }
 
-/// Of 40 MB: fetched in windows, and given in pieces.
+/// A column of 40 MB: fetched in windows, and read in pieces.
 #[test]
 fn a_large_page_is_read_in_pieces() {
     let lengths = [1 << 20; 40];

@@ -112,7 +112,7 @@ fn what_is_there_but_no_file_is_told_as_what_it_is() {
     ] {
         let error = dir.open(name).unwrap_err().to_string();
         assert!(error.contains(expected), "{name}: {error}");
-        // From the root on.
+        // The absolute path.
         let is_whole = error.contains(&dir.path("")) || !name.starts_with("odd");
         assert!(is_whole, "{name}: {error}");
     }
@@ -181,7 +181,7 @@ fn schemas_are_united_by_name() {
 fn paths_may_lead_up() {
     use std::os::unix::fs::symlink;
     let dir = Dir::new(&[("a/x.csv", b"id\n1\n"), ("b/c/y.csv", b"id\n2\n")]);
-    // Through the link, up is where the link leads.
+    // After a link, `..` is the parent of the link's target.
     symlink(dir.path("b/c"), dir.path("link")).unwrap();
     for name in [
         "b/../a/x.csv",

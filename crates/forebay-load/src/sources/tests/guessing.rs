@@ -1,5 +1,4 @@
-//! Types that the first rows do not show: what a sample cannot know is found by looking at all
-//! rows.
+//! Tests of types that the first rows do not show: only a look at all rows finds them.
 
 use super::*;
 
@@ -11,7 +10,7 @@ fn hasty() -> SourceOptions {
     }
 }
 
-/// What the guess fails with, and what is read with the types of all rows.
+/// Returns the error of the inferred types, and the rows read with the types of all rows.
 fn twice(dir: &Dir, name: &str, options: &SourceOptions) -> (String, Content) {
     let set = dir.open_with(name, options).unwrap();
     let error = match read(&set) {
@@ -335,7 +334,7 @@ fn values_of_several_kinds_in_one_field_are_named() {
     ]) {
         assert!(reject.starts_with(expected), "{reject}");
     }
-    // They may all stand in one record.
+    // They may all be in one record.
     dir.write("one.jsonl", b"{\"k\":1,\"a\":{\"b\":[1,2,{\"c\":null}]}}\n");
     let rejects = read(&dir.open("one.jsonl").unwrap()).unwrap().rejects;
     assert!(

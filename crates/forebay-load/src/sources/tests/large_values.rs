@@ -1,4 +1,4 @@
-//! Values of very different lengths: batches stay small, and rows are what was written.
+//! Tests of values of very different lengths: batches stay small, and rows are unchanged.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::sources::batch_bytes::BATCH_BYTES;
 
 const MIB: usize = 1 << 20;
 
-/// Each row has a text of so many bytes, which repeats the row's number.
+/// Each row has a text of the given length, which repeats the row's number.
 pub(super) fn rows(lengths: &[usize], distinct: usize) -> RecordBatch {
     let ids = Int64Array::from_iter_values(0..lengths.len() as i64);
     let texts = lengths.iter().enumerate();
@@ -39,7 +39,7 @@ fn arrow(batch: &RecordBatch) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// Holds the rows of a file against those written; gives the rows of its batches.
+/// Compares the rows of a file with those written; returns the row counts of its batches.
 fn check(name: &str, bytes: &[u8], expected: &RecordBatch) -> Vec<usize> {
     let dir = Dir::new(&[(name, bytes)]);
     let set = dir.open(name).unwrap();
@@ -85,7 +85,7 @@ pub(super) fn packed() -> ::parquet::file::properties::WriterPropertiesBuilder {
 
 #[test]
 fn large_values_among_small_ones() {
-    // 10,000 small texts, 40 of a mebibyte side by side, one of 16, small ones again.
+    // 10,000 small texts, 40 adjacent ones of a mebibyte, one of 16, small ones again.
     let mut lengths = vec![12; 10_000];
     lengths.extend([MIB; 40]);
     lengths.push(16 * MIB);

@@ -48,7 +48,7 @@ impl Dir {
     }
 }
 
-/// Everything in a set, as text.
+/// Returns all rows of a set as text.
 #[derive(Debug, Default, PartialEq)]
 struct Content {
     /// `name:type`, a `?` when nullable.

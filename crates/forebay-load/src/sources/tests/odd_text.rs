@@ -1,4 +1,4 @@
-//! Text in other forms than the usual ones: arrays of JSON, files of old Macs, and what is no text.
+//! Tests of unusual text: arrays of JSON, files of old Macs, and files that are not text.
 
 use std::io::Write;
 
@@ -327,7 +327,7 @@ fn numbers_of_text_files_are_told_as_numbers() {
              --column 'b[]:int8:null' would make it null",
             "line 3: the column 'c' holds \"x\" (text), which does not read as int64; \
              --column 'c:int64:null' would make it null",
-            // No path of --column leads into maps.
+            // No path of --column can name places in maps.
             "line 4: the column 'm.value' holds 0.5 (number), which int8 does not hold exactly",
             "line 5: the column 'a' holds 1e30 (number), which int64 does not hold exactly; \
              --column 'a:int64:null' would make it null",

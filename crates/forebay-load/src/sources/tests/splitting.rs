@@ -1,4 +1,4 @@
-//! A text file gives the same records in whatever ranges it is read.
+//! Tests that a text file gives the same records in any ranges.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,10 +8,10 @@ use super::super::split::split;
 use super::super::splitter::Splitter;
 use super::*;
 
-/// The number of what stands behind an array.
+/// The number of text after an array.
 const BEHIND: u64 = u64::MAX;
 
-/// Start of each record and its line, over the ranges of a split.
+/// Returns the start of each record and its line, over the ranges of a split.
 fn starts(dir: &Dir, splitter: Splitter, part_bytes: u64) -> Vec<(u64, u64)> {
     let mut found = find::find(&[dir.path("a.csv")], &SourceOptions::default()).unwrap();
     let blob = found.remove(0).blob;

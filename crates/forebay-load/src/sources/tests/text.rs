@@ -229,7 +229,7 @@ fn a_flipped_bit_in_compressed_text_is_an_error() {
         let dir = Dir::new(&[(name, &bytes)]);
         let whole = read(&dir.open(name).unwrap()).unwrap();
         assert_eq!(whole.rows.len(), 2000);
-        // The head has flags and a time that are no content; the checksum of gzip is before its
+        // The head has flags and a time that are not content; the checksum of gzip precedes its
         // length.
         for at in (20..bytes.len()).step_by(bytes.len() / 40) {
             let mut flipped = bytes.clone();
@@ -345,6 +345,6 @@ fn many_columns_are_decoded_in_small_batches() {
         read.unwrap();
     }
     assert_eq!(rows, 300);
-    // The decoder sets memory aside for all fields of a batch.
+    // The decoder reserves memory for all fields of a batch.
     assert!(most * columns <= 1 << 20, "{most} rows at once");
 }

@@ -1,4 +1,4 @@
-//! Small lines beside every layout that there is.
+//! Tests of short lines against every possible layout.
 
 use super::super::line::Extent;
 use super::super::shares::Shares;
@@ -16,7 +16,7 @@ struct Every<'a> {
 }
 
 impl Every<'_> {
-    /// Calls with each layout in which no node heads more classes than it may.
+    /// Calls a function with each layout in which no node heads more classes than it may.
     fn visit(&self, classes: &mut Vec<Class>, place: u32, each: &mut impl FnMut(&[Class])) {
         if place as usize == self.line.places() {
             each(classes);
@@ -38,7 +38,7 @@ impl Every<'_> {
         }
     }
 
-    /// How far a node is from its share, for each prefix.
+    /// Returns the distance of a node from its share, for each prefix.
     fn uneven(&self, classes: &[Class]) -> Vec<f64> {
         let all = beside(&self.shares, classes, self.nodes, &self.extent);
         all.into_iter()
@@ -47,7 +47,7 @@ impl Every<'_> {
     }
 }
 
-/// Lists of two distinct nodes; all are right where there is one zone.
+/// Returns lists of two distinct nodes; all are valid if there is one zone.
 fn pairs(nodes: &[ListNode]) -> Vec<Vec<u32>> {
     let ids = || nodes.iter().map(|node| node.id);
     let with = |a| ids().filter(move |&b| b != a).map(move |b| vec![a, b]);

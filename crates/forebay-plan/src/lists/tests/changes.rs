@@ -1,4 +1,4 @@
-//! What holds of every change of a layout.
+//! Tests of the rules for every change of a layout.
 
 use proptest::prelude::*;
 
@@ -6,14 +6,14 @@ use super::super::{Class, LayoutChange, Line, ListNode, ListsError, change, lay_
 use super::layouts::{any_line, any_nodes};
 use super::{SLOTS, deviations, even, valid};
 
-/// The list of each place.
+/// Returns the list of each place.
 fn lists<'a>(classes: &'a [Class], line: &Line) -> Vec<&'a [u32]> {
     let at =
         |place: u32| &classes[classes.partition_point(|class| class.start <= place) - 1].list[..];
     (0..line.places() as u32).map(at).collect()
 }
 
-/// What is to be copied from one layout to another.
+/// Returns the amount to be copied from one layout to another.
 pub(super) fn copied(old: &[Class], new: &[Class], line: &Line) -> f64 {
     let pairs = lists(old, line).into_iter().zip(lists(new, line));
     let of = |(place, (old, new)): (u32, (&[u32], &[u32]))| {
@@ -115,7 +115,7 @@ fn of(old: &[Class], nodes: &[ListNode], replicas: usize) -> LayoutChange {
     changed
 }
 
-/// The furthest above its share that a node is, in any prefix.
+/// Returns the largest excess of a node over its share, in any prefix.
 fn furthest(changed: &LayoutChange, nodes: &[ListNode], replicas: usize) -> f64 {
     let all = deviations(&changed.classes, nodes, &SLOTS, replicas);
     all.into_iter().map(|(above, _)| above).fold(0.0, f64::max)

@@ -1,4 +1,4 @@
-//! Lists that get longer.
+//! Tests of lists that get longer.
 
 use super::super::{extend, lay_out};
 use super::*;

@@ -1,4 +1,4 @@
-//! What holds of every layout.
+//! Tests of the rules for every layout.
 
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ fn even_nodes_of_one_zone_hold_and_head_the_same() {
                 nodes.len()
             );
         }
-        // Half the classes that nodes may head are kept for changes.
+        // Half the classes that nodes may head stay available for changes.
         assert!(classes.len() <= nodes.len() * heads.div_ceil(2) as usize);
     }
 }

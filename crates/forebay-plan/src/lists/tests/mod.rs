@@ -1,4 +1,4 @@
-//! Tests of layouts: what must hold of every one, and how even and how cheap they are.
+//! Tests of layouts: the rules for each, and how even and how cheap they are.
 
 mod brute;
 mod changes;
@@ -14,7 +14,7 @@ use super::{Class, Line, ListNode};
 
 const SLOTS: Line = Line::Uniform(16_384);
 
-/// So many nodes of weight 1, in turn in each zone.
+/// Returns this many nodes of weight 1, in turn in each zone.
 fn even(nodes: u32, zones: u32) -> Vec<ListNode> {
     let node = |id| ListNode {
         id,
@@ -24,7 +24,8 @@ fn even(nodes: u32, zones: u32) -> Vec<ListNode> {
     (0..nodes).map(node).collect()
 }
 
-/// How a layout's loads differ from the shares, for each prefix: the furthest above, and below.
+/// Returns the deviations of a layout's loads from the shares, for each prefix: the furthest above,
+/// and below.
 fn deviations(
     classes: &[Class],
     nodes: &[ListNode],
@@ -35,7 +36,7 @@ fn deviations(
     beside(&shares, classes, nodes, &Extent::new(line))
 }
 
-/// [`deviations`] where the shares are known.
+/// Returns [`deviations`] with known shares.
 fn beside(
     shares: &Shares,
     classes: &[Class],

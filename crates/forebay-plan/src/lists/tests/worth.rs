@@ -1,4 +1,4 @@
-//! What the search is told of a change is what the layout then pays less.
+//! Tests that the search's gain of a change is what the layout then pays less.
 
 use super::super::board::{Board, Prices, Section};
 use super::super::edit::{Edit, Span};
@@ -7,7 +7,7 @@ use super::super::shares::Shares;
 use super::{SLOTS, even};
 use crate::Random;
 
-/// A layout with random lists, which keep no rule.
+/// Returns a layout with random lists, which follow no rule.
 fn random_sections(random: &mut Random, places: usize, nodes: usize) -> Vec<Section> {
     let mut starts: Vec<usize> = (0..12).map(|_| random.below(places)).collect();
     starts.push(0);

@@ -1,18 +1,18 @@
-//! Placement of partitions that one of their replicas, the leader, answers for.
+//! Places partitions whose leader serves all requests.
 //!
-//! In the paper's model (`migrate`) whoever holds a partition takes a part of its load. Here the
-//! load on a partition lies on its leader, and its followers have what they apply of writes. So
-//! there are two ways to relieve a node, and the one that copies nothing comes first:
+//! In the paper's model (`migrate`) every node that has a partition takes a part of its load. In
+//! this module, the leader has the load of a partition, and its followers have what they apply of
+//! writes. So there are two ways to relieve a node, and the one that copies nothing comes first:
 //!
 //! 1. Another replica leads: one partition at a time, as long as the sum of the squares of the
-//!    nodes' loads falls; then two at once for the hottest node, by which leaders are exchanged or
-//!    passed on over a third node.
-//! 2. A replica goes to another node, which may lead from then on: the one that lowers the sum
-//!    most. Then 1 again, as often as copies are allowed and the hottest node is above what is
-//!    wanted.
+//!    nodes' loads falls. Then two at once for the hottest node: leaders are exchanged, or passed
+//!    on over a third node.
+//! 2. A replica moves to another node, which may lead from then on: the move that lowers the sum
+//!    most. Then 1 again, as often as copies are allowed and the hottest node is above the wanted
+//!    load.
 //!
-//! Of the states after each copy the first is taken whose hottest node is within 0.5% of the best.
-//! If that is hardly cooler than before, all stays as it is.
+//! Of the states after each copy, the result is the first whose hottest node is within 0.5% of the
+//! best. If that is hardly cooler than before, nothing changes.
 
 mod state;
 
@@ -22,41 +22,41 @@ mod tests;
 use super::load_plan::{LoadLimits, LoadPlan, coolest};
 use state::LedState;
 
-/// The hottest node is to have no more than this share of what it has, or nothing is changed.
+/// The plan changes something only if the hottest node then has at most this share of its load.
 const WORTH: f64 = 0.98;
 
 /// A node, by its number.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LedNode {
-    /// Replicas in different zones stay so.
+    /// Its zone: replicas in different zones stay so.
     pub zone: u32,
     /// Whether it may get replicas.
     pub takes: bool,
-    /// Whether it may come to lead.
+    /// Whether it may become a leader.
     pub may_lead: bool,
-    /// Load that is none of these partitions'.
+    /// Its load from anything but these partitions.
     pub other_load: f64,
 }
 
 /// A partition, by its number.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LedPartition {
-    /// The nodes that hold it, the one that is to lead first.
+    /// The nodes that have it; the one that is to lead is the first.
     pub holders: Vec<u32>,
-    /// What it costs the node that leads, and each of the others: no more than that.
+    /// The load of the leader, and of each other node: no more than that.
     pub leader_load: f64,
     pub follower_load: f64,
     pub bytes: u64,
 }
 
-/// What is planned for.
+/// The input of the plan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LedCluster {
     pub nodes: Vec<LedNode>,
     pub partitions: Vec<LedPartition>,
 }
 
-/// Plans. REQUIRES: holders are numbers of nodes, and of a partition distinct.
+/// Makes the plan. REQUIRES: holders are numbers of nodes, and distinct for a partition.
 pub fn place_leaders(cluster: &LedCluster, limits: LoadLimits) -> LoadPlan {
     let mut state = LedState::of(cluster);
     let (before, mean) = (state.loads().to_vec(), state.mean());
@@ -86,7 +86,8 @@ pub fn place_leaders(cluster: &LedCluster, limits: LoadLimits) -> LoadPlan {
     }
 }
 
-/// Someone leads the hottest partition, and someone has at least the mean.
+/// Returns a lower bound: some node leads the hottest partition, and some node has at least the
+/// mean.
 fn bound(cluster: &LedCluster, mean: f64) -> f64 {
     let partitions = cluster.partitions.iter();
     let hottest = partitions.map(|partition| partition.leader_load);

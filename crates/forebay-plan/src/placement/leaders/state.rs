@@ -1,16 +1,16 @@
-//! A placement on the way, with the nodes' loads.
+//! A placement under search, with the nodes' loads.
 
 use super::LedCluster;
 use crate::placement::load_plan::{gain, keeps_zones, mean, most};
 
-/// Steps of one kind at most, so that rounding ends no search late.
+/// The most steps of one kind, so that rounding cannot prolong a search.
 const MOST_STEPS: usize = 10_000;
-/// Pairs of partitions that are looked at in one step at most.
+/// The most pairs of partitions that are considered in one step.
 const MOST_PAIRS: usize = 1_000_000;
-/// A gain below this part of the mean's square is none.
+/// The least gain that counts, as a part of the mean's square.
 const LEAST_GAIN: f64 = 1e-6;
 
-/// See the module's text.
+/// A placement under search, with the nodes' loads.
 #[derive(Debug, Clone)]
 pub struct LedState<'a> {
     cluster: &'a LedCluster,
@@ -19,14 +19,15 @@ pub struct LedState<'a> {
     mean: f64,
 }
 
-/// Partition `at` comes to be led by the holder at `place`.
+/// A hand-over of partition `at` to the holder at `place`.
 #[derive(Debug, Clone, Copy)]
 struct HandOver {
     at: usize,
     place: usize,
 }
 
-/// In partition `at` the node `to` takes the place of the holder at `place`, and may lead.
+/// A replacement: in partition `at` the node `to` takes the place of the holder at `place`, and may
+/// lead.
 #[derive(Debug, Clone, Copy)]
 struct CopyMove {
     at: usize,
@@ -75,7 +76,7 @@ impl<'a> LedState<'a> {
         most(&self.loads)
     }
 
-    /// Has others lead, as long as that helps.
+    /// Hands over leadership, as long as that helps.
     pub fn hand_over(&mut self) {
         for _ in 0..MOST_STEPS {
             if self.hand_over_each() {
@@ -89,7 +90,7 @@ impl<'a> LedState<'a> {
         }
     }
 
-    /// One partition after the other; returns whether any is led by another.
+    /// Hands over one partition after the other; returns whether any has another leader.
     fn hand_over_each(&mut self) -> bool {
         let mut has_changed = false;
         for at in 0..self.lists.len() {
@@ -109,7 +110,8 @@ impl<'a> LedState<'a> {
         has_changed
     }
 
-    /// Two hand-overs at once: the hottest node gives a partition, and who takes it gives another.
+    /// Returns two hand-overs at once: the hottest node gives up a partition, and its new leader
+    /// gives up another.
     fn best_pair(&self) -> Option<(HandOver, HandOver)> {
         let led = self.led();
         let hottest = self.hottest_node()?;
@@ -141,7 +143,7 @@ impl<'a> LedState<'a> {
         best
     }
 
-    /// Moves a replica away from the hottest node, or who leads it to a node that gets a replica;
+    /// Moves a replica away from the hottest node, or its leadership to a node that gets a replica;
     /// returns whether that helps.
     pub fn copy_one(&mut self) -> bool {
         let Some(hottest) = self.hottest_node() else {

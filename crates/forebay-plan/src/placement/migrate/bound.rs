@@ -1,20 +1,20 @@
-//! What any migration has to ship at least.
+//! Computes a lower bound of what any migration ships.
 
 use super::super::cluster::Cluster;
 use super::super::routing::{Cut, Routing};
 use super::parts::{Part, parts};
 use super::work::Work;
 
-/// Bytes (copies, where no sizes are given) that have to be shipped before all load can be routed
-/// within the limits of the work's routing, whose minimum cut is `cut`.
+/// Returns the bytes (copies, if no sizes are given) that have to be shipped before all load can be
+/// routed. The limits are those of the work's routing, whose minimum cut is `cut`.
 ///
-/// Missing replicas have to be made in any case. Each connected part of the cut holds some
-/// partitions alone, and its nodes cannot take all of their load. A copy of one of these brings out
-/// no more than a node may serve, and all copies of it no more than its load: the least is shipped
-/// by those copies that bring out most a byte, up to a fraction of the last one. Parts share no
-/// partition, so that what they need adds up; what missing replicas bring out is taken off first.
-/// What comes to the other nodes needs room there: what they have not, nor can give up, is shipped
-/// away from them.
+/// Missing replicas have to be made in any case. Only the nodes of each connected part of the cut
+/// have some partitions, and they cannot take all of the load of these. A copy of one of these
+/// relieves the part by no more than a node may serve. All copies of it relieve the part by no more
+/// than its load. The least is shipped by the copies that relieve most for each byte, up to a
+/// fraction of the last one. Parts share no partition, so their needs add up. The relief by missing
+/// replicas is subtracted first. The other nodes need room for what they receive. If they lack it
+/// and cannot drop copies, they ship copies away.
 pub fn least_shipped(work: &Work, cut: Option<&Cut>) -> u128 {
     let (cluster, routing) = (work.cluster, &work.routing);
     let missing = |id: u32| cluster.min.saturating_sub(work.holders[id as usize].len());
@@ -32,7 +32,7 @@ pub fn least_shipped(work: &Work, cut: Option<&Cut>) -> u128 {
     made + bytes + displaced(work, cut, bytes, copies)
 }
 
-/// What the nodes outside of the cut ship away at least, to take so much.
+/// Returns what the nodes outside of the cut ship away at least, to take this much.
 fn displaced(work: &Work, cut: &Cut, bytes: u128, copies: u128) -> u128 {
     let cluster = work.cluster;
     let mut room = (0u128, 0u128);
@@ -57,10 +57,10 @@ fn displaced(work: &Work, cut: &Cut, bytes: u128, copies: u128) -> u128 {
     by_bytes.max(copies.saturating_sub(room.1) * smallest)
 }
 
-/// What copies bring out of one part, beside the replicas that are missing anyway.
+/// The load that copies remove from one part, besides the replicas that are missing anyway.
 struct MovedOut {
     excess: u64,
-    /// Load that a copy brings out, its bytes, and how many such copies there are.
+    /// The load that a copy removes, its bytes, and the number of such copies.
     copies: Vec<(u64, u64, u64)>,
 }
 
@@ -86,7 +86,7 @@ impl MovedOut {
         Self { excess, copies }
     }
 
-    /// The least sum of prices, of those that a copy's bytes ask for.
+    /// Returns the least sum of prices of the copies' bytes.
     fn least(&self, price: &dyn Fn(u64) -> u64) -> u128 {
         let mut copies = self.copies.clone();
         let each = |&(load, size, _): &(u64, u64, u64)| load as f64 / price(size).max(1) as f64;

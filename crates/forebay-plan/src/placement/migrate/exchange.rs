@@ -1,14 +1,16 @@
-//! Partitions of one replica: a node serves all of a partition's load or none, so that what moves
-//! has to match what there is room for, if need be by an exchange.
+//! Moves partitions of one replica.
+//!
+//! A node serves all of such a partition's load or none. So what moves has to match the room, by an
+//! exchange if necessary.
 
 use super::parts::Part;
 use super::targets::Fit;
 use super::work::Work;
 
-/// Nodes that are looked at for one move.
+/// The most nodes that are considered for one move.
 const MOST_NODES: usize = 12;
 
-/// A partition moves to a node, another one may come back.
+/// A move of a partition to a node, and possibly of another one back.
 #[derive(Debug, Clone, Copy)]
 struct Exchange {
     partition: u32,
@@ -59,7 +61,8 @@ impl Work<'_> {
         }
     }
 
-    /// What brings out all that is left for the fewest bytes, else most a byte.
+    /// Returns the exchange that removes all the remaining excess for the fewest bytes, otherwise
+    /// the one that removes most for each byte.
     fn best_exchange(&self, from: u32, left: u64, outside: &[bool]) -> Option<Exchange> {
         let nodes = self.targets.in_order(Fit::Roomiest, 0);
         let nodes = nodes
@@ -87,7 +90,7 @@ impl Work<'_> {
         best.map(|(exchange, _)| exchange)
     }
 
-    /// The exchange, if it helps and the nodes can hold and serve what they get.
+    /// Returns the exchange, if it helps and the nodes can store and serve what they get.
     fn exchange_of(
         &self,
         partition: u32,

@@ -1,19 +1,20 @@
-//! From the current placement to one that carries a wanted share of the best possible, for the
-//! least data shipped. Nodes that are added, drained or lost are the same task: the new one is an
-//! empty node, the others hold nothing that counts.
+//! Migrates from the current placement to a good enough one, and ships as little data as possible.
+//!
+//! A migration has to carry a wanted share of the best possible capacity. Added, drained and lost
+//! nodes are the same task. A new node is an empty one; the others hold nothing that counts.
 //!
 //! 1. Partitions with too few replicas on the nodes that stay get them (`repair`).
-//! 2. The load is routed with every node limited to what the wanted share allows. While load is
-//!    left over, the minimum cut names the full nodes that hold it alone. The partitions that bring
-//!    most load out for their bytes are copied to nodes with room, or moved there where they may
-//!    not have another replica. A full node gives up copies that can be spared; where it has none,
-//!    a small cold copy of it moves on, or back in exchange (`spread`, `exchange`, `work`).
+//! 2. The load is routed with every node limited to what the wanted share allows. While load
+//!    remains, the minimum cut names the full nodes that alone have it. The partitions that relieve
+//!    them most for their bytes are copied to nodes with room, or moved there if they may not have
+//!    another replica. A full node drops spare copies. If it has none, a small cold copy of it
+//!    moves on, or back in exchange (`spread`, `exchange`, `work`).
 //! 3. Copies that turn out not to be needed are taken back (`take_back`).
-//! 4. Placements made from nothing (`balanced`, `smooth`), their nodes relabelled to match the
-//!    current ones best, are candidates too: no plan ships more than they do. Of clusters with many
-//!    copies they are made only where the first three steps do not get far enough.
-//! 5. The copies and drops of the best candidate are put in an order that keeps slots, bytes,
-//!    replicas and capacity at every step (`order`).
+//! 4. Placements made from nothing (`balanced`, `smooth`) are candidates, too, with their nodes
+//!    relabelled to match the current ones best: no plan ships more than they do. In clusters with
+//!    many copies, they are made only if the first three steps do not get far enough.
+//! 5. The copies and drops of the best candidate get an order that keeps slots, bytes, replicas and
+//!    capacity at every step (`order`).
 
 mod bound;
 mod exchange;
@@ -41,17 +42,17 @@ pub use steps::{partition_map, plan};
 use targets::Fit;
 use work::Work;
 
-/// Up to this many copies in the current placement, more ways are tried.
+/// Up to this many copies in the current placement, more variants are tried.
 const FEW_COPIES: usize = 10_000;
 
-/// How a migration ends.
+/// The result of a migration.
 #[derive(Debug, Clone)]
 pub struct Migration {
     pub placement: Placement,
-    /// Copies and drops in an order in which they can be done.
+    /// The copies and drops in an order in which they can be done.
     pub order: TransferOrder,
     pub capacity: f64,
-    /// Bytes shipped; copies, where no sizes are given.
+    /// The bytes shipped, or the copies if no sizes are given.
     pub shipped: u128,
     /// No migration that reaches the capacity ships less.
     pub least_shipped: u128,
@@ -61,7 +62,7 @@ pub struct Migration {
     pub reached: bool,
 }
 
-/// The migration that ships least among those that reach `share` of the best capacity.
+/// Returns the migration that ships least among those that reach `share` of the best capacity.
 pub fn migrate(
     cluster: &Cluster,
     share: f64,
@@ -77,7 +78,7 @@ pub fn migrate(
     }
     let mut best = bound;
     if !done(&candidates) {
-        // The bound knows nothing of slots: the best that was found stands in for it.
+        // The bound ignores slots: use the best that was found instead.
         let found = candidates.iter().map(|candidate| candidate.capacity);
         best = found.fold(0.0, f64::max);
         candidates.extend(gradual(cluster, share * best, best)?);
@@ -95,14 +96,14 @@ pub fn migrate(
     })
 }
 
-/// No migration to this capacity ships less.
+/// Returns the amount that every migration to this capacity ships at least.
 fn least_to_reach(cluster: &Cluster, wanted: f64) -> u128 {
     let mut work = Work::new(cluster, wanted, Fit::Roomiest);
     let cut = work.routing.route();
     least_shipped(&work, cut.as_ref())
 }
 
-/// The candidate that ships least, with what its order ships on the way.
+/// Returns the candidate that ships least, with what its order ships on the way.
 fn cheapest(
     cluster: &Cluster,
     mut candidates: Vec<MoveCandidate>,
@@ -126,13 +127,13 @@ fn cheapest(
     chosen.ok_or(refused)
 }
 
-/// Placements made from nothing, with their nodes matched to the current ones.
+/// Returns placements made from nothing, with their nodes matched to the current ones.
 fn from_nothing(
     cluster: &Cluster,
     current: &Placement,
     objective: Objective,
 ) -> Vec<MoveCandidate> {
-    // Room that is too tight to be filled from nothing may do for what is there.
+    // Room that is too tight to be filled from nothing may be enough for the current copies.
     [Scheme::Balanced, Scheme::Smooth]
         .into_iter()
         .filter_map(|scheme| schemes::place(cluster, scheme, objective).ok())
@@ -144,8 +145,8 @@ fn copies(current: &Placement) -> usize {
     current.nodes().iter().map(Vec::len).sum()
 }
 
-/// Bytes of the copies that `placement` has and the current one has not; a copy counts 1 where no
-/// sizes are given. The second number counts copies.
+/// Returns the bytes of the copies that `placement` has and the current one does not; a copy counts
+/// 1 if no sizes are given. The second number counts copies.
 pub fn shipped(cluster: &Cluster, placement: &Placement) -> (u128, usize) {
     let mut bytes = 0;
     let mut copies = 0;
@@ -164,8 +165,8 @@ pub fn shipped(cluster: &Cluster, placement: &Placement) -> (u128, usize) {
     (bytes, copies)
 }
 
-/// No placement carries more: a partition's load can be divided among as many nodes as it may have
-/// replicas.
+/// Returns an upper bound of the capacity: a partition's load can be divided among as many nodes as
+/// it may have replicas.
 fn capacity_bound(cluster: &Cluster) -> f64 {
     let nodes = cluster.staying().len() as f64;
     let replicas = (cluster.max as f64).min(nodes);
@@ -209,9 +210,9 @@ impl MoveCandidate {
     }
 }
 
-/// Step by step from the current placement, in a few ways: the wanted capacity at once or a little
-/// more than it, by the roomiest nodes or by those that just have room, and with nodes counted on
-/// to pass load on.
+/// Makes candidates step by step from the current placement, in a few variants. They aim at the
+/// wanted capacity or a little more. They choose the roomiest nodes or those that just have room.
+/// They may count on nodes to pass load on.
 fn gradual(cluster: &Cluster, wanted: f64, best: f64) -> Result<Vec<MoveCandidate>, InputError> {
     let mut candidates = Vec::new();
     let few = cluster.current.as_ref().map_or(0, copies) <= FEW_COPIES;

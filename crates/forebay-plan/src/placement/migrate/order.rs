@@ -1,15 +1,15 @@
-//! From one placement to another: copies and drops in an order in which they can be done.
+//! Orders copies and drops from one placement to another so that each can be done.
 //!
-//! At every step a node holds no more than its slots and bytes, a partition has as many live
-//! replicas as it has before or after, whichever is less, and the placement carries as much as it
-//! does before or after. A drop is done when the copy that waits for its room is next, and at the
-//! end. Where all that is left waits for each other:
+//! At every step, three limits hold. A node has no more than its slots and bytes. A partition has
+//! as many live replicas as before or after, whichever is less. The placement carries as much as
+//! before or after. A drop is done when the copy that waits for its room is next, and at the end.
+//! If all the remaining steps wait for each other:
 //!
 //! 1. A copy that is to be dropped moves to a node that has room for it meanwhile.
 //! 2. Without such a node, one takes a copy beyond its slots, never beyond its bytes.
 //! 3. A drop leaves less capacity, or fewer replicas, never fewer than the input's `min`.
 //!
-//! [`ExceededLimit`] counts 2 and 3. Where only bytes are in the way there is no order.
+//! [`ExceededLimit`] counts 2 and 3. If only bytes prevent a step, there is no order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -20,11 +20,11 @@ use super::super::layout::Placement;
 use super::super::routing::{NEAR, Routing, whole_loads};
 use crate::InputError;
 
-/// One change of where a partition stands.
+/// One change of a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
-    /// A copy made from another node's, or, where no node that lives has one, from where the table
-    /// came from.
+    /// Copies a partition from another node. If no live node has one, it comes from the source of
+    /// the table.
     Copy {
         partition: u32,
         from: Option<u32>,
@@ -43,25 +43,25 @@ pub struct TransferOrder {
     pub exceeded: ExceededLimit,
 }
 
-/// Steps at which a limit is not kept, as nothing else could be done.
+/// The numbers of steps that exceed a limit because nothing else could be done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ExceededLimit {
     /// Copies that a node takes beyond its slots until it drops another one.
     pub slots: usize,
-    /// Drops that leave a partition fewer replicas than it has before and after.
+    /// Drops that leave a partition fewer replicas than before and after.
     pub replicas: usize,
-    /// Drops that leave less capacity than there is before and after.
+    /// Drops that leave less capacity than before and after.
     pub capacity: usize,
 }
 
 impl TransferOrder {
-    /// Bytes of all copies; copies, where no sizes are given.
+    /// Returns the bytes of all copies, or the number of copies if no sizes are given.
     pub fn shipped(&self, cluster: &Cluster) -> u128 {
         let sizes = self.copied().map(|id| u128::from(cluster.size(id)));
         sizes.sum()
     }
 
-    /// The partitions that are copied, as often as they are.
+    /// Returns the partitions that are copied, once for each copy.
     pub fn copied(&self) -> impl Iterator<Item = u32> + '_ {
         self.transfers
             .iter()
@@ -72,7 +72,7 @@ impl TransferOrder {
     }
 }
 
-/// The transfers from the current placement to `wanted`.
+/// Returns the transfers from the current placement to `wanted`.
 pub fn in_order(cluster: &Cluster, wanted: &Placement) -> Result<TransferOrder, InputError> {
     let mut way = StepOrder::new(cluster, wanted);
     way.restore(wanted)?;
@@ -95,24 +95,24 @@ pub fn in_order(cluster: &Cluster, wanted: &Placement) -> Result<TransferOrder, 
 
 struct StepOrder<'a> {
     cluster: &'a Cluster,
-    /// Live nodes that hold a partition at this moment.
+    /// The live nodes that have a partition at this moment.
     holders: Vec<Vec<u32>>,
-    /// Replicas that a partition keeps.
+    /// The replicas that a partition keeps.
     floor: Vec<usize>,
     slots: Vec<i64>,
     bytes: Vec<i128>,
-    /// What each node has still to take and to give up.
+    /// What each node has still to take and to drop.
     copies: Vec<Vec<u32>>,
     drops: Vec<Vec<u32>>,
-    /// The nodes that have still to give a partition up.
+    /// The nodes that have still to drop a partition.
     dropped_by: HashMap<u32, Vec<u32>>,
-    /// Copies still to be made.
+    /// The number of copies still to be made.
     left: usize,
-    /// Nodes that may have become able to go on.
+    /// Nodes that may now be able to continue.
     queue: VecDeque<u32>,
-    /// Nodes with a drop that only the capacity forbade when it was looked at.
+    /// Nodes with a drop that only the capacity prevented at its last check.
     guarded: Vec<u32>,
-    /// Copies that were given another place meanwhile.
+    /// Copies that were moved to another node meanwhile.
     moved_aside: HashSet<(u32, u32)>,
     routing: Routing,
     order: TransferOrder,
@@ -161,7 +161,7 @@ impl<'a> StepOrder<'a> {
         way
     }
 
-    /// What the node may hold: no less than it is to hold in the end.
+    /// Sets what the node may have: no less than it has in the end.
     fn set_room(&mut self, node: usize, wanted: &Placement) {
         let held: Vec<u32> = wanted.distinct(node).collect();
         let size = |&id: &u32| i128::from(self.cluster.size(id));
@@ -176,7 +176,7 @@ impl<'a> StepOrder<'a> {
         self.dropped_by.entry(partition).or_default().push(node);
     }
 
-    /// Partitions that no node holds come first: the plan begins when they are back.
+    /// Restores partitions that no node has: they come first.
     fn restore(&mut self, wanted: &Placement) -> Result<(), InputError> {
         for (id, nodes) in wanted.holders(self.cluster.partitions()).iter().enumerate() {
             let partition = id as u32;
@@ -240,14 +240,14 @@ impl<'a> StepOrder<'a> {
             .extend(self.dropped_by.get(&partition).into_iter().flatten());
     }
 
-    /// Does the copy that stands at a place of a node's list.
+    /// Makes the copy at a place of a node's list.
     fn copy_at(&mut self, node: u32, place: usize) {
         let partition = self.copies[node as usize].remove(place);
         self.left -= 1;
         self.copy(node, partition);
     }
 
-    /// Does a drop, of which the routing knows already.
+    /// Makes a drop that the routing already includes.
     fn drop_at(&mut self, node: u32, place: usize) {
         let partition = self.drops[node as usize].remove(place);
         if let Some(nodes) = self.dropped_by.get_mut(&partition) {
@@ -265,7 +265,7 @@ impl<'a> StepOrder<'a> {
         self.holders[partition as usize].len() > self.floor[partition as usize]
     }
 
-    /// Copies to a node what fits, and gives up what is in the way.
+    /// Copies to a node what fits, and drops what is in the way.
     fn advance(&mut self, node: u32) {
         let at = node as usize;
         while !self.copies[at].is_empty() {
@@ -281,7 +281,8 @@ impl<'a> StepOrder<'a> {
         }
     }
 
-    /// A drop that leaves enough replicas and capacity; the routing does without it from then on.
+    /// Returns a drop that leaves enough replicas and capacity. The routing works without it from
+    /// then on.
     fn spare_drop(&mut self, node: u32) -> Option<usize> {
         let mut places = 0..self.drops[node as usize].len();
         places.find(|&place| {
@@ -295,8 +296,8 @@ impl<'a> StepOrder<'a> {
         })
     }
 
-    /// Copies made since may carry what the capacity needed other copies for. Nodes that wait for
-    /// nothing give up what they can: their room may help others.
+    /// Checks drops again: new copies may provide the capacity that prevented them. Nodes that wait
+    /// for nothing drop what they can, since their room may help others.
     fn look_again(&mut self) -> bool {
         let before = self.order.transfers.len();
         for node in std::mem::take(&mut self.guarded) {
@@ -313,13 +314,13 @@ impl<'a> StepOrder<'a> {
         self.order.transfers.len() > before
     }
 
-    /// Nodes that still wait for room.
+    /// Returns the nodes that still wait for room.
     fn waiting(&self) -> Vec<u32> {
         let waits = |node: &u32| !self.copies[*node as usize].is_empty();
         self.staying().filter(waits).collect()
     }
 
-    /// Moves a copy that is in the way to a node that has room, and which drops it later.
+    /// Moves a copy that is in the way to a node that has room, and that drops it later.
     fn detour(&mut self) -> bool {
         let mut open: Vec<u32> = self
             .staying()
@@ -369,7 +370,7 @@ impl<'a> StepOrder<'a> {
         true
     }
 
-    /// Gives up a copy that is needed for the capacity, else one that is needed for the replicas.
+    /// Drops a copy that is needed for the capacity, otherwise one that is needed for the replicas.
     fn below_floor(&mut self) -> bool {
         let waiting = self.waiting();
         for floor in [true, false] {
@@ -420,8 +421,8 @@ fn no_bytes(cluster: &Cluster, node: u32, partition: u32) -> InputError {
     InputError::new("node_bytes", what)
 }
 
-/// The load routed over the current placement, every node limited to what it serves before or
-/// after, whichever allows more.
+/// Routes the load over the current placement. Every node is limited to its load before or after,
+/// whichever is more.
 fn guard(cluster: &Cluster, current: &Placement, wanted: &Placement) -> Routing {
     let load = whole_loads(&cluster.loads);
     let fate = |node: usize| cluster.nodes[node].fate;
@@ -434,8 +435,8 @@ fn guard(cluster: &Cluster, current: &Placement, wanted: &Placement) -> Routing 
     before
 }
 
-/// Lets each copy be made from the node that sends least so far, of those that hold the partition
-/// then.
+/// Chooses the source of each copy: the node that has sent least so far, of those that have the
+/// partition at that time.
 fn choose_sources(cluster: &Cluster, transfers: &mut [Transfer]) {
     let lives = |node: &u32| cluster.nodes[*node as usize].fate != Fate::Lost;
     let current = cluster.current.as_ref();

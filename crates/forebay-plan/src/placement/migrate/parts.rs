@@ -1,17 +1,19 @@
-//! The connected parts of a minimum cut: groups of full nodes that share no partition with each
-//! other, so that each has to be helped by itself.
+//! The connected parts of a minimum cut.
+//!
+//! They are groups of full nodes that share no partition with each other, so that each needs its
+//! own relief.
 
 use super::super::routing::{Cut, Routing};
 
-/// Nodes of a cut that hang together by the partitions that only they hold.
+/// Nodes of a cut that are connected by partitions that only they have.
 #[derive(Debug)]
 pub struct Part {
     pub partitions: Vec<u32>,
-    /// Load that these nodes cannot take.
+    /// The load that these nodes cannot take.
     pub excess: u64,
 }
 
-/// The parts that load is left over of, each by itself.
+/// Returns the parts that have remaining load.
 pub fn parts(routing: &Routing, cut: &Cut) -> Vec<Part> {
     let mut roots: Vec<usize> = (0..cut.nodes.len()).collect();
     let place_of = |node: u32| cut.nodes.binary_search(&node).ok();

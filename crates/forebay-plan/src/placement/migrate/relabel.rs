@@ -1,20 +1,21 @@
-//! Which node takes which part of a placement made from nothing: the matching that ships least.
+//! Assigns nodes to the parts of a placement made from nothing: the matching that ships least.
 
 use std::collections::BTreeMap;
 
 use super::super::cluster::{Cluster, Fate};
 use super::super::layout::Placement;
 
-/// Nodes that are matched exactly, in time that grows with their number's third power.
+/// The most nodes that are matched exactly, in time that grows with the third power of their
+/// number.
 const MOST_MATCHED: usize = 600;
 
-/// The placement with its nodes exchanged so that as many bytes as possible are where `current` has
-/// them. Nodes are exchanged only with others of the same zone, slots and bytes.
+/// Returns the placement with its nodes exchanged so that as many bytes as possible are where
+/// `current` has them. Nodes are exchanged only with others of the same zone, slots and bytes.
 pub fn relabel(cluster: &Cluster, current: &Placement, placement: Placement) -> Placement {
     let mut nodes: Vec<Vec<u32>> = vec![Vec::new(); placement.nodes().len()];
     let holders = current.holders(cluster.partitions());
     for class in classes(cluster) {
-        // What role `row` saves when node `column` plays it.
+        // What role `row` saves if node `column` has it.
         let mut saved: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); class.len()];
         for (row, &role) in class.iter().enumerate() {
             for partition in placement.distinct(role) {
@@ -44,7 +45,7 @@ pub fn relabel(cluster: &Cluster, current: &Placement, placement: Placement) -> 
     Placement::new(nodes)
 }
 
-/// For each row the column that gains most of those that are left, the greatest gains first.
+/// Returns for each row the remaining column that gains most, the greatest gains first.
 fn greedy_matching(gain: &[BTreeMap<usize, f64>]) -> Vec<usize> {
     let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
     for (row, gains) in gain.iter().enumerate() {
@@ -66,7 +67,7 @@ fn greedy_matching(gain: &[BTreeMap<usize, f64>]) -> Vec<usize> {
         .collect()
 }
 
-/// Nodes that can stand for each other, each class in rising order.
+/// Returns the classes of nodes that can be exchanged, each in ascending order.
 fn classes(cluster: &Cluster) -> Vec<Vec<usize>> {
     let mut classes = std::collections::BTreeMap::<_, Vec<usize>>::new();
     for (number, node) in cluster.nodes.iter().enumerate() {
@@ -81,8 +82,8 @@ fn classes(cluster: &Cluster) -> Vec<Vec<usize>> {
     classes.into_values().collect()
 }
 
-/// For each row the column such that the sum is greatest (the Hungarian method: shortest augmenting
-/// paths over reduced costs, one row at a time).
+/// Returns for each row the column such that the sum is greatest (the Hungarian method: shortest
+/// augmenting paths over reduced costs, one row at a time).
 fn best_matching(gain: &[Vec<f64>]) -> Vec<usize> {
     let size = gain.len();
     let most = gain.iter().flatten().copied().fold(0.0, f64::max);

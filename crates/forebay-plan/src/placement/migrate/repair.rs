@@ -1,12 +1,14 @@
-//! What a migration has to do whatever the load: missing replicas, nodes that hold more than they
-//! may, partitions in too few zones.
+//! Makes the changes that a migration needs at any load.
+//!
+//! It adds missing replicas, relieves nodes that have more than they may, and spreads partitions
+//! that are in too few zones.
 
 use std::collections::HashSet;
 
 use super::work::Work;
 use crate::InputError;
 
-/// Nodes of other zones that a copy is tried on.
+/// The most nodes of other zones that a copy is tried on.
 const MOST_TRIED: usize = 64;
 
 impl Work<'_> {
@@ -35,7 +37,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Brings partitions whose replicas are in fewer zones than they need into others, where these
+    /// Spreads partitions whose replicas are in fewer zones than required to other zones, if these
     /// have room.
     fn spread_over_zones(&mut self) {
         let needed = self.zones_needed();
@@ -49,8 +51,8 @@ impl Work<'_> {
         }
     }
 
-    /// One more copy outside of these zones; in place of one in a crowded zone where there are as
-    /// many as allowed, or no room for one more.
+    /// Adds a copy outside of these zones. It replaces one in a crowded zone if there are as many
+    /// copies as allowed, or no room for one more.
     fn enter_zone(&mut self, partition: u32, zones: &HashSet<usize>) -> bool {
         let outside = |work: &Self, to: u32| !zones.contains(&work.zone(to));
         if self.holders[partition as usize].len() < self.cluster.max
@@ -71,7 +73,7 @@ impl Work<'_> {
         })
     }
 
-    /// Holders that share their zone with another one.
+    /// Returns the nodes of a partition that share their zone with another one.
     fn crowded(&self, partition: u32) -> Vec<u32> {
         let holders = &self.holders[partition as usize];
         let shares = |&&node: &&u32| {
@@ -83,7 +85,7 @@ impl Work<'_> {
         holders.iter().filter(shares).copied().collect()
     }
 
-    /// Takes from a node what is beyond its slots or bytes.
+    /// Removes from a node what is beyond its slots or bytes.
     fn relieve(&mut self, node: u32) -> Result<(), InputError> {
         while self.slots[node as usize] < 0 || self.bytes[node as usize] < 0 {
             if let Some(&spare) = self.by_use(node).first() {

@@ -1,27 +1,27 @@
-//! Copies and moves out of the nodes that limit the capacity.
+//! Copies and moves partitions out of the nodes that limit the capacity.
 //!
-//! While load is left over, the minimum cut names the full nodes that hold it alone. Each connected
-//! part of it needs copies of its partitions elsewhere; how many at least is the bound of
-//! `bound.rs`. So many are made at once, those that bring out most a byte first, and the load is
-//! routed again.
+//! While load remains, the minimum cut names the full nodes that alone have it. Each connected part
+//! of it needs copies of its partitions elsewhere. The bound of `bound.rs` says how many at least.
+//! That many are made at once, those that relieve most for each byte first, and the load is routed
+//! again.
 
 use super::super::routing::Cut;
 use super::parts::{Part, parts};
 use super::targets::Fit;
 use super::work::Work;
 
-/// Rounds that may pass without much less load left over, and rounds in all.
+/// The most rounds without much less remaining load, and the most rounds in all.
 const MOST_VAIN: usize = 12;
 const MOST_ROUNDS: usize = 300;
-/// Partitions of a part that are tried in vain in one round, and nodes for each.
+/// The most partitions of a part that are tried without success in one round, and nodes for each.
 const MOST_TRIED: usize = 200;
 
 impl Work<'_> {
     /// Copies or moves partitions out of the nodes that limit the capacity, until none does or
     /// nothing helps.
     ///
-    /// With `hopes` a copy counts for all that it may bring out, as its node may pass load on to
-    /// others; without, for what that node has room for.
+    /// With `hopes`, a copy counts for all the load that it may take, since its node may pass load
+    /// on to others. Without it, a copy counts for what that node has room for.
     pub fn spread(&mut self, hopes: bool) {
         let mut least = u64::MAX;
         let mut vain = 0;
@@ -54,16 +54,16 @@ impl Work<'_> {
     }
 }
 
-/// What a copy has to bring out, of what is wanted or of what any node has room for.
+/// The required effect of a copy, as a part of the wanted load or of what any node has room for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CopyBudget {
-    /// All of it, or half of it where no other copy has to give way.
+    /// All of it, or half of it if no other copy has to give way.
     Whole,
-    /// Anything, where there is nothing better.
+    /// Any part, if there is nothing better.
     Parts,
 }
 
-/// Where the load of one cut can go.
+/// The nodes that can take the load of one cut.
 struct Relief {
     outside: Vec<bool>,
     copy_budget: CopyBudget,
@@ -83,7 +83,7 @@ impl Relief {
         }
     }
 
-    /// Brings the excess of one part out, as far as nodes elsewhere have room.
+    /// Moves the excess of one part out, as far as nodes elsewhere have room.
     fn shed(&self, work: &mut Work, part: Part) -> bool {
         if work.cluster.max == 1 {
             return work.move_whole_out(&part, &self.outside);
@@ -117,7 +117,7 @@ impl Relief {
         left < part.excess
     }
 
-    /// The node that now has a copy of the partition.
+    /// Returns the node that now has a copy of the partition.
     fn move_one_out(&self, work: &mut Work, partition: u32, wanted: u64) -> Option<u32> {
         let outside = |&node: &u32| self.outside[node as usize];
         let most = work.targets.in_order(Fit::Roomiest, 0).find(outside)?;
@@ -144,7 +144,7 @@ impl Relief {
         self.outside[node as usize] && work.routing.room(node) >= least
     }
 
-    /// One more copy, where the partition may have one.
+    /// Adds a copy, if the partition may have one.
     fn copy_out(
         &self,
         work: &mut Work,
@@ -160,7 +160,7 @@ impl Relief {
         })
     }
 
-    /// A copy of a full node goes to one with room: within its zone before others.
+    /// Moves a copy of a full node to one with room, preferably within its zone.
     fn move_out(
         &self,
         work: &mut Work,

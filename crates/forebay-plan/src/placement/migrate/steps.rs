@@ -1,4 +1,4 @@
-//! The plan of a migration's transfers.
+//! Makes the plan of a migration's transfers.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use super::super::measure;
 use super::order::Transfer;
 use crate::plan::{Action, Node, NodePrice, Partition, PartitionMap, Plan, Price, Step};
 
-/// The partition map that the transfers begin with: replicas on nodes that live, the lowest node
-/// the primary. Partitions that nobody holds any more are where they are restored to.
+/// Returns the partition map before the transfers: replicas on live nodes, with the lowest node as
+/// the primary. Partitions that no node has any more are on the nodes that restore them.
 pub fn partition_map(cluster: &Cluster, transfers: &[Transfer]) -> PartitionMap {
     let nodes: Vec<Node> = cluster
         .nodes
@@ -52,8 +52,8 @@ pub fn partition_map(cluster: &Cluster, transfers: &[Transfer]) -> PartitionMap 
     }
 }
 
-/// The transfers as a plan. Copies from nowhere are no steps: they come before it. `least` is what
-/// has to be shipped at least.
+/// Returns the transfers as a plan. Copies without a source are no steps: they are made before it.
+/// `least` is what has to be shipped at least.
 pub fn plan(cluster: &Cluster, transfers: &[Transfer], after: &Placement, least: u128) -> Plan {
     let map = partition_map(cluster, transfers);
     let mut primary: Vec<Option<u32>> = map
@@ -95,15 +95,16 @@ pub fn plan(cluster: &Cluster, transfers: &[Transfer], after: &Placement, least:
         name: cluster.name.clone(),
         price: price(cluster, &steps.list, after),
         steps: steps.list,
-        // What is shipped is sent by one node and received by another, and the mean node pays no
-        // more than the one that pays most.
+        // Each byte is sent by one node and received by another, and the mean node pays no more
+        // than the one that pays most.
         lower_bound: 2.0 * (least.saturating_sub(restored(cluster, transfers))) as f64
             / cluster.nodes.len() as f64,
         duration_seconds: None,
     }
 }
 
-/// What comes from nowhere: every plan restores it, and none has a step or a price for it.
+/// Returns the bytes of copies without a source: every plan restores them, and none has a step or a
+/// price for them.
 fn restored(cluster: &Cluster, transfers: &[Transfer]) -> u128 {
     let size = |transfer: &Transfer| match *transfer {
         Transfer::Copy {
@@ -116,12 +117,12 @@ fn restored(cluster: &Cluster, transfers: &[Transfer]) -> u128 {
     transfers.iter().map(size).sum()
 }
 
-/// Steps with what each waits for: a copy for its source and for the slot it takes, a drop for the
-/// copies and hand-overs of its partition and for the copies made from it.
+/// Steps with their dependencies: a copy waits for its source and for the slot it takes. A drop
+/// waits for the copies and hand-overs of its partition and for the copies made from it.
 #[derive(Default)]
 struct Steps {
     list: Vec<Step>,
-    /// The steps so far of a partition, and the drops so far on a node.
+    /// The previous steps of a partition, and the previous drops on a node.
     of_partition: HashMap<u32, Vec<u32>>,
     drops_on: HashMap<u32, u32>,
 }

@@ -1,15 +1,15 @@
-//! Copies that turn out not to be needed, and drops that nothing needs.
+//! Takes back copies that turn out not to be needed, and drops that nothing needs.
 
 use super::super::cluster::Fate;
 use super::super::routing::NEAR;
 use super::work::Work;
 
-/// Copies whose need is looked into again at the end.
+/// The most copies whose need is checked again at the end.
 const DOUBTS: usize = 4_096;
 
 impl Work<'_> {
     /// Takes copies back, those that serve least first, as long as the capacity stays `wanted`.
-    /// What was given up comes back where it still fits: that ships nothing.
+    /// Restores dropped copies if they still fit: that ships nothing.
     pub fn take_back(&mut self, wanted: f64) {
         self.limit_to(wanted);
         self.routing.route();
@@ -27,7 +27,7 @@ impl Work<'_> {
         self.restore_dropped();
     }
 
-    /// `homes` are the nodes that hold the partition now.
+    /// Takes back one copy. `homes` are the nodes that have the partition now.
     fn take_back_one(&mut self, node: u32, partition: u32, homes: &[u32]) {
         let enough = self.holders[partition as usize].len() > self.cluster.min;
         if enough
@@ -37,7 +37,7 @@ impl Work<'_> {
             self.forget(node, partition);
             return;
         }
-        // A move goes back to where it came from.
+        // A move returns to its source.
         for &from in homes {
             let returns = self.cluster.nodes[from as usize].fate == Fate::Stays
                 && !self.holds(from, partition)

@@ -1,15 +1,15 @@
-//! Nodes in the order in which they come into question for a copy.
+//! Orders nodes by how well they fit a copy.
 
 use std::collections::BTreeSet;
 
 use super::super::routing::Routing;
 
-/// Which node takes a copy, of those that have room.
+/// The rule that chooses a node for a copy, of those that have room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
     /// The one with most room.
     Roomiest,
-    /// The one with the least room that is enough for all that the copy can bring.
+    /// The one with the least room that is enough for the largest load of the copy.
     Tightest,
 }
 
@@ -28,7 +28,7 @@ impl Targets {
         }
     }
 
-    /// Takes over every node's room, after the load was routed anew.
+    /// Updates every node's room, after the load was routed again.
     pub fn refresh(&mut self, routing: &Routing) {
         let nodes: Vec<u32> = self.by_room.iter().map(|&(_, node)| node).collect();
         for &node in &nodes {
@@ -47,7 +47,7 @@ impl Targets {
         }
     }
 
-    /// All nodes, those that fit best for `load` first.
+    /// Returns all nodes, those that fit best for `load` first.
     pub fn in_order(&self, fit: Fit, load: u64) -> Box<dyn Iterator<Item = u32> + '_> {
         let node = |&(_, node): &(u64, u32)| node;
         match fit {

@@ -1,5 +1,6 @@
-//! A migration's placement in the making: what stands where, how its load is routed, and changes of
-//! single copies that keep slots, bytes and zones right.
+//! A migration's placement under construction: its copies, its routed load, and single changes.
+//!
+//! The changes of single copies respect slots, bytes and zones.
 
 use std::collections::HashSet;
 
@@ -8,34 +9,34 @@ use super::super::layout::Placement;
 use super::super::routing::{Routing, whole_loads};
 use super::targets::{Fit, Targets};
 
-/// Copies that are looked at as the one to give way on a full node.
+/// The most copies that are considered for removal from a full node.
 const MOST_GIVING_WAY: usize = 8;
 
 pub struct Work<'a> {
     pub cluster: &'a Cluster,
     pub current: Placement,
     pub fit: Fit,
-    /// Nodes that stay and hold a partition.
+    /// The staying nodes that have a partition.
     pub holders: Vec<Vec<u32>>,
     pub held: Vec<Vec<u32>>,
-    /// Free slots; negative where a node holds more than it may.
+    /// The free slots; negative if a node has more than it may.
     pub slots: Vec<i64>,
     pub bytes: Vec<i128>,
     load: Vec<u64>,
     pub routing: Routing,
     pub targets: Targets,
-    /// Copies that stand where they do not stand now, as (node, partition).
+    /// The copies that are not in the current placement, as (node, partition).
     pub made: HashSet<(u32, u32)>,
-    /// Partitions with more than the least replicas.
+    /// The number of partitions with more than the least replicas.
     spare: usize,
-    /// Nodes with a free slot, by zone.
+    /// The number of nodes with a free slot, by zone.
     open: Vec<usize>,
-    /// Nodes that stay, by zone.
+    /// The number of nodes that stay, by zone.
     zone_sizes: Vec<usize>,
 }
 
 impl<'a> Work<'a> {
-    /// From the current placement, towards `wanted` capacity.
+    /// Starts from the current placement, towards `wanted` capacity.
     pub fn new(cluster: &'a Cluster, wanted: f64, fit: Fit) -> Self {
         let count = cluster.nodes.len();
         let current = cluster
@@ -105,7 +106,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Lets every node serve what a placement of this capacity asks of it.
+    /// Lets every node serve its load in a placement of this capacity.
     pub fn limit_to(&mut self, wanted: f64) {
         let limit = limit(self.cluster, &self.load, wanted);
         self.routing.set_limit(limit);
@@ -115,7 +116,7 @@ impl<'a> Work<'a> {
         self.cluster.zone(node as usize)
     }
 
-    /// Zones that a partition's least replicas have to be in.
+    /// Returns the number of zones that a partition's least replicas have to be in.
     pub fn zones_needed(&self) -> usize {
         let zones = self.zone_sizes.iter().filter(|&&nodes| nodes > 0).count();
         self.cluster.min.min(zones)
@@ -126,8 +127,8 @@ impl<'a> Work<'a> {
         holders.map(|&node| self.zone(node)).collect()
     }
 
-    /// Whether the partition is in as many zones as it has to be, or is now, with its copy on
-    /// `from` given up for one on `to`.
+    /// Returns whether the partition is in as many zones as required, or as now, if its copy on
+    /// `from` is replaced by one on `to`.
     pub fn zones_hold(&self, partition: u32, from: u32, to: Option<u32>) -> bool {
         if !self.cluster.zoned() || to.is_some_and(|to| self.zone(to) == self.zone(from)) {
             return true;
@@ -163,14 +164,14 @@ impl<'a> Work<'a> {
         self.targets.update(node, self.routing.room(node));
     }
 
-    /// A copy of which the routing already knows that it is gone.
+    /// Removes a copy that the routing has already removed.
     pub fn forget(&mut self, node: u32, partition: u32) {
         self.leave(node, partition);
         self.made.remove(&(node, partition));
     }
 
-    /// Copies a partition to the best fitting node among those `allowed` that can take it; to one
-    /// that keeps its copies spread over the zones before others. Returns the node.
+    /// Copies a partition to the best fitting node among those `allowed` that can take it. Prefers
+    /// nodes that keep its copies spread over the zones. Returns the node.
     pub fn copy_somewhere(
         &mut self,
         partition: u32,
@@ -180,8 +181,8 @@ impl<'a> Work<'a> {
         free.or_else(|| self.copy_if(partition, true, allowed))
     }
 
-    /// The same, only to nodes that have room or copies to spare, or also to those where another
-    /// copy gives way.
+    /// Copies a partition like `copy_somewhere`, but only to nodes that have room or spare copies,
+    /// or also to those from which another copy can move away.
     pub fn copy_if(
         &mut self,
         partition: u32,
@@ -203,12 +204,13 @@ impl<'a> Work<'a> {
         None
     }
 
-    /// Whether the node can take a copy without one that gives way, as far as slots tell.
+    /// Returns whether the node can take a copy without another one moving away, as far as slots
+    /// show.
     pub fn may_have_room(&self, node: u32) -> bool {
         self.spare > 0 || self.slots[node as usize] > 0
     }
 
-    /// The allowed nodes without the partition: those in zones with few copies of it first.
+    /// Returns the allowed nodes without the partition: those in zones with few copies of it first.
     fn candidates(&self, partition: u32, allowed: &dyn Fn(&Self, u32) -> bool) -> Vec<u32> {
         let load = self.routing.load(partition);
         let in_order = self.targets.in_order(self.fit, load);
@@ -226,7 +228,7 @@ impl<'a> Work<'a> {
         nodes
     }
 
-    /// Gives up copies on the node until the partition fits; nothing is given up in vain.
+    /// Removes copies on the node until the partition fits; removes nothing if that fails.
     pub fn make_room(&mut self, node: u32, partition: u32) -> bool {
         if self.fits(node, partition) {
             return true;
@@ -251,7 +253,7 @@ impl<'a> Work<'a> {
         false
     }
 
-    /// The copies that the node may give up, those that serve least there first.
+    /// Returns the copies that the node may drop, those that serve least on it first.
     pub fn by_use(&self, node: u32) -> Vec<u32> {
         let spare = |&(id, _): &(u32, u64)| {
             self.holders[id as usize].len() > self.cluster.min
@@ -266,8 +268,8 @@ impl<'a> Work<'a> {
         flows.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Moves a copy from one node to another; where that one is full, it gives up a copy that can
-    /// be spared, or, if one may give way, it moves to a third node or to `from`.
+    /// Moves a copy from one node to another. If the target is full, it drops a spare copy. If one
+    /// may give way, it moves to a third node or to `from`.
     pub fn move_copy(&mut self, partition: u32, from: u32, to: u32, gives_way: bool) -> bool {
         if self.holds(to, partition) || !self.zones_hold(partition, from, Some(to)) {
             return false;
@@ -282,8 +284,8 @@ impl<'a> Work<'a> {
         true
     }
 
-    /// Makes room for a partition on a full node by moving a small, cold copy from it: to a node
-    /// of the same zone that has room, else to `other`, which the partition leaves.
+    /// Makes room for a partition on a full node by moving a small, cold copy away. It goes to a
+    /// node of the same zone that has room, otherwise to `other`, which the partition leaves.
     fn move_one_away(&mut self, node: u32, partition: u32, other: Option<u32>) -> bool {
         let cluster = self.cluster;
         let size = i128::from(cluster.size(partition));
@@ -325,7 +327,7 @@ impl<'a> Work<'a> {
         false
     }
 
-    /// The roomiest node that can take a partition's copy from another one of its zone.
+    /// Returns the roomiest node that can take a partition's copy from another one of its zone.
     fn open_node_for(&self, partition: u32, from: u32) -> Option<u32> {
         let zone = self.zone(from);
         if self.open[zone] == 0 {
@@ -339,13 +341,13 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The placement as it is now.
+    /// Returns the placement as it is now.
     pub fn into_placement(self) -> Placement {
         Placement::new(self.held)
     }
 }
 
-/// What each node may serve for the placement to carry `wanted` of what the nodes can.
+/// Returns what each node may serve for the placement to carry `wanted` of what the nodes can.
 fn limit(cluster: &Cluster, load: &[u64], wanted: f64) -> u64 {
     let nodes = cluster.staying().len() as u64;
     let whole: u64 = load.iter().sum();

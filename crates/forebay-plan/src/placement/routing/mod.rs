@@ -1,12 +1,14 @@
-//! How much load a placement can carry, exactly: the load of each partition divides among the nodes
-//! that hold it, and the hottest node is as cool as any division makes it.
+//! Computes exactly how much load a placement can carry.
 //!
-//! 1. All nodes get the same limit, to begin with the mean load.
+//! The load of each partition divides among the nodes that have it. The best division makes the
+//! hottest node as cool as possible.
+//!
+//! 1. All nodes get the same limit, first the mean load.
 //! 2. The load is routed as a maximum flow from partitions to nodes: breadth-first levels, then a
-//!    blocking flow along them, until no way from unrouted load to a node with room is left.
-//! 3. If load is left over, the nodes reached from it are full and hold alone all the partitions
-//!    reached (a minimum cut). Their mean is the next limit, which keeps what is routed, and 2 goes
-//!    on. The last such set of nodes says why the placement carries no more.
+//!    blocking flow along them, until there is no path from unrouted load to a node with room.
+//! 3. If load remains, the nodes reached from it are full, and only they have the partitions
+//!    reached (a minimum cut). Their mean is the next limit, which keeps what is routed, and step 2
+//!    repeats. The last such set of nodes says why the placement carries no more.
 //!
 //! Loads are whole numbers, [`WHOLE`] in all, so that there is no rounding within the flow.
 
@@ -16,22 +18,22 @@ pub use reroute::NEAR;
 
 use super::layout::Placement;
 
-/// What all loads together are scaled to.
+/// The sum to which all loads are scaled.
 pub const WHOLE: u64 = 1 << 46;
 
 const NONE: u32 = u32::MAX;
 
-/// The load of partitions divided among the nodes that hold them.
+/// The load of partitions, divided among the nodes that have them.
 #[derive(Debug, Clone)]
 pub struct Routing {
     load: Vec<u64>,
-    /// What no node with room could be found for, by partition.
+    /// The load of each partition for which no node with room was found.
     unrouted: Vec<u64>,
     copies: Vec<Copy>,
     by_partition: Vec<Vec<u32>>,
     by_node: Vec<Vec<u32>>,
     limit: u64,
-    /// What a node can still take; a closed node can take nothing.
+    /// The load that a node can still take; a closed node can take none.
     room: Vec<u64>,
     closed: Vec<bool>,
 }
@@ -44,7 +46,7 @@ struct Copy {
     flow: u64,
 }
 
-/// How the load was routed at some moment.
+/// The routes at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     flows: Vec<u64>,
@@ -54,11 +56,11 @@ pub struct Snapshot {
     limit: u64,
 }
 
-/// Nodes that are full and hold alone all the partitions that load is left over of.
+/// Full nodes, and the partitions with remaining load that only they have.
 #[derive(Debug, Clone)]
 pub struct Cut {
     pub nodes: Vec<u32>,
-    /// Those held only by these nodes.
+    /// The partitions that only these nodes have.
     pub partitions: Vec<u32>,
     /// Their load beyond the nodes' limits.
     pub excess: u64,
@@ -66,7 +68,7 @@ pub struct Cut {
 
 /// Scales loads to whole numbers that add up to about [`WHOLE`]; all zero stays all zero.
 pub fn whole_loads(loads: &[f64]) -> Vec<u64> {
-    // The largest is scaled first, as the sum of finite loads may not be finite.
+    // Scale the largest first, as the sum of finite loads may not be finite.
     let most = loads.iter().copied().fold(0.0, f64::max);
     if most <= 0.0 {
         return vec![0; loads.len()];
@@ -79,8 +81,8 @@ pub fn whole_loads(loads: &[f64]) -> Vec<u64> {
 }
 
 impl Routing {
-    /// No load is routed yet, and every node's limit is 0. Nodes for which `open` says no hold
-    /// nothing that counts.
+    /// Starts with no load routed, and a limit of 0 for every node. Nodes for which `open` returns
+    /// false hold nothing that counts.
     pub fn new(placement: &Placement, load: &[u64], open: impl Fn(usize) -> bool) -> Self {
         let nodes = placement.nodes().len();
         let mut routing = Self {
@@ -117,7 +119,7 @@ impl Routing {
         self.unrouted.iter().sum()
     }
 
-    /// The load that a node serves.
+    /// Returns the load that a node serves.
     pub fn served(&self, node: u32) -> u64 {
         let copies = &self.by_node[node as usize];
         copies
@@ -126,7 +128,7 @@ impl Routing {
             .sum()
     }
 
-    /// The partitions of a node and what each serves there.
+    /// Returns the partitions of a node, and what each serves there.
     pub fn flows(&self, node: u32) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.by_node[node as usize].iter().map(|&copy| {
             let copy = &self.copies[copy as usize];
@@ -134,25 +136,25 @@ impl Routing {
         })
     }
 
-    /// The nodes that hold a partition.
+    /// Returns the nodes that have a partition.
     pub fn holders(&self, partition: u32) -> impl Iterator<Item = u32> + '_ {
         let copies = &self.by_partition[partition as usize];
         copies.iter().map(|&copy| self.copies[copy as usize].node)
     }
 
-    /// What a partition serves on a node.
+    /// Returns what a partition serves on a node.
     pub fn flow(&self, node: u32, partition: u32) -> u64 {
         let mut copies = self.by_partition[partition as usize].iter();
         let copy = copies.find(|&&copy| self.copies[copy as usize].node == node);
         copy.map_or(0, |&copy| self.copies[copy as usize].flow)
     }
 
-    /// Load of a partition that is not routed.
+    /// Returns the load of a partition that is not routed.
     pub fn left_over(&self, partition: u32) -> u64 {
         self.unrouted[partition as usize]
     }
 
-    /// Gives every node this limit. What a node serves beyond it is unrouted again.
+    /// Gives every node this limit. Load beyond it becomes unrouted.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
         for node in 0..self.by_node.len() {
@@ -175,7 +177,7 @@ impl Routing {
         }
     }
 
-    /// One more copy of a partition, which serves nothing yet.
+    /// Adds a copy of a partition, which serves nothing yet.
     pub fn add(&mut self, node: u32, partition: u32) {
         let number = self.copies.len() as u32;
         self.copies.push(Copy {
@@ -187,7 +189,7 @@ impl Routing {
         self.by_node[node as usize].push(number);
     }
 
-    /// Gives a copy what is left over of its partition, as far as the node has room.
+    /// Gives a copy the remaining load of its partition, as far as the node has room.
     pub fn serve(&mut self, node: u32, partition: u32) {
         let mut copies = self.by_partition[partition as usize].iter();
         if let Some(&copy) = copies.find(|&&copy| self.copies[copy as usize].node == node) {
@@ -196,7 +198,7 @@ impl Routing {
         }
     }
 
-    /// Takes a copy away; what it served is unrouted again. The answer puts it back.
+    /// Removes a copy. Its load becomes unrouted. The result can put the copy back.
     pub fn remove(&mut self, node: u32, partition: u32) -> Option<Removed> {
         let list = &mut self.by_node[node as usize];
         let copies = &mut self.copies;
@@ -211,7 +213,7 @@ impl Routing {
         Some(Removed(number))
     }
 
-    /// Puts a removed copy back, with the load that it served, which is unrouted since then.
+    /// Puts back a removed copy with its load, which has been unrouted since.
     fn put_back(&mut self, removed: Removed, flow: u64) {
         let Removed(number) = removed;
         let copy = &self.copies[number as usize];
@@ -230,7 +232,7 @@ impl Routing {
         }
     }
 
-    /// Back to a moment since which no copy was added.
+    /// Returns to a moment. REQUIRES: no copy was added since.
     pub fn restore(&mut self, snapshot: &Snapshot) {
         for (copy, flow) in self.copies.iter_mut().zip(&snapshot.flows) {
             copy.flow = *flow;
@@ -241,7 +243,7 @@ impl Routing {
         self.limit = snapshot.limit;
     }
 
-    /// A node fails: its copies serve nothing.
+    /// Closes a failed node: its copies serve nothing.
     pub fn close(&mut self, node: u32) {
         self.take_back(node as usize, u64::MAX);
         self.room[node as usize] = 0;
@@ -252,8 +254,8 @@ impl Routing {
         !self.closed[self.copies[copy as usize].node as usize]
     }
 
-    /// Routes all load with the least limit that allows it, and returns the cut that forbids a
-    /// lower one, if there is any. Load of partitions that nobody holds is left aside.
+    /// Routes all load with the lowest possible limit, and returns the cut that prevents a lower
+    /// one, if there is any. Ignores the load of partitions that no node has.
     pub fn settle(&mut self) -> Option<Cut> {
         let open = self.closed.iter().filter(|closed| !**closed).count() as u64;
         let held = |(load, copies): (&u64, &Vec<u32>)| {
@@ -277,7 +279,8 @@ impl Routing {
         binding
     }
 
-    /// Routes what the limits allow. `None` when all is routed that somebody holds.
+    /// Routes as much as the limits allow. Returns `None` if everything is routed that some node
+    /// has.
     pub fn route(&mut self) -> Option<Cut> {
         self.fill();
         loop {
@@ -289,8 +292,8 @@ impl Routing {
         }
     }
 
-    /// The easy part: each partition fills the roomiest of its nodes first, those with few copies
-    /// before those with many.
+    /// Routes the simple part first: each partition fills the roomiest of its nodes, those with few
+    /// copies before those with many.
     fn fill(&mut self) {
         let mut waiting: Vec<u32> = (0..self.load.len() as u32)
             .filter(|&id| self.unrouted[id as usize] > 0)
@@ -320,7 +323,7 @@ impl Routing {
         self.unrouted[copy.partition as usize] -= flow;
     }
 
-    /// Distance of every node from unrouted load, until the first level that has room.
+    /// Returns the distance of every node from unrouted load, up to the first level that has room.
     fn levels(&self) -> Levels {
         let mut levels = Levels {
             of: vec![NONE; self.by_node.len()],
@@ -400,8 +403,8 @@ impl Routing {
         })
     }
 
-    /// A blocking flow: every way that goes up one level a node is used until something on it is
-    /// full.
+    /// Routes a blocking flow: it uses every path that ascends one level a node, until something on
+    /// it is full.
     fn push_along(&mut self, mut levels: Levels) {
         let mut next = vec![(0, 0); self.by_node.len()];
         for partition in 0..self.load.len() {
@@ -416,9 +419,9 @@ impl Routing {
         }
     }
 
-    /// Sends load of `first`'s partition along one way, if there is one. A way is a list of pairs:
-    /// the copy that gives load up, and the copy of the same partition, one level on, that takes
-    /// it.
+    /// Sends load of `first`'s partition along one path, if there is one. A path is a list of
+    /// pairs. Each pair has the copy that gives up load, and the copy of the same partition, one
+    /// level on, that takes it.
     fn push_one(&mut self, first: u32, levels: &mut Levels, next: &mut [(usize, usize)]) -> bool {
         let mut way: Vec<(u32, u32)> = Vec::new();
         loop {
@@ -434,7 +437,7 @@ impl Routing {
                 way.push(step);
                 continue;
             }
-            // No way on from this node: nothing has to come here again at this level.
+            // No path continues from this node: the search need not visit it again at this level.
             levels.of[node as usize] = NONE;
             if way.pop().is_none() {
                 return false;
@@ -442,7 +445,7 @@ impl Routing {
         }
     }
 
-    /// The next pair from a full node that leads one level on.
+    /// Returns the next pair from a full node to the next level.
     fn step_on(
         &self,
         node: u32,
@@ -488,11 +491,11 @@ impl Routing {
     }
 }
 
-/// A copy that was taken away.
+/// A copy that was removed.
 #[derive(Debug)]
 pub struct Removed(u32);
 
-/// What a breadth-first search from unrouted load found.
+/// The result of a breadth-first search from unrouted load.
 struct Levels {
     of: Vec<u32>,
     reached: Vec<u32>,

@@ -1,14 +1,13 @@
-//! Changes of single copies: the load that they serve finds other holders without a look at the
-//! whole placement.
+//! Changes single copies, and reroutes their load without a pass over the whole placement.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{NONE, Routing};
 
-/// Nodes that a search looks at where many copies are tried.
+/// The most nodes that a search visits when many copies are tried.
 pub const NEAR: usize = 200;
 
-/// From a partition's unrouted load to a node with room, as [`Routing::send`] takes it.
+/// A path from a partition's unrouted load to a node with room, as [`Routing::send`] takes it.
 struct Way {
     first: u32,
     last: u32,
@@ -16,8 +15,8 @@ struct Way {
 }
 
 impl Routing {
-    /// Lets a copy serve as much of its partition as the node has room for: what is unrouted first,
-    /// then what other copies serve. Returns that.
+    /// Lets a copy serve as much of its partition as the node has room for: first the unrouted
+    /// load, then what other copies serve. Returns the amount.
     pub fn draw(&mut self, node: u32, partition: u32) -> u64 {
         self.serve(node, partition);
         let copies = self.by_partition[partition as usize].clone();
@@ -43,8 +42,8 @@ impl Routing {
         self.copies[own as usize].flow
     }
 
-    /// Takes a copy away if other copies can serve its load within the limits, as far as a search
-    /// of about `most` nodes finds out. Else nothing changes and the answer is no.
+    /// Removes a copy if other copies can serve its load within the limits, as far as a search of
+    /// about `most` nodes shows. Otherwise it changes nothing and returns false.
     pub fn remove_if_spare(&mut self, node: u32, partition: u32, most: usize) -> bool {
         let unrouted = self.unrouted[partition as usize];
         let flow = self.flow(node, partition);
@@ -77,7 +76,7 @@ impl Routing {
         }
     }
 
-    /// A shortest way for a partition's unrouted load.
+    /// Returns a shortest path for a partition's unrouted load.
     fn way_from(&self, partition: u32, most: usize) -> Option<Way> {
         let mut came = HashMap::new();
         let mut seen = HashSet::from([partition]);
@@ -100,7 +99,8 @@ impl Routing {
         None
     }
 
-    /// Notes for each holder that is new to the search which copy gives load up and which takes it.
+    /// Records, for each node that is new to the search, which copy gives up load and which takes
+    /// it.
     fn reach_holders(
         &self,
         partition: u32,

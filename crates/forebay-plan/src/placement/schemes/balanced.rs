@@ -1,9 +1,10 @@
-//! `balanced`: the anticipated load, divided evenly among the replicas of each partition, as even
-//! over the nodes as possible.
+//! The scheme `balanced`: spreads the expected load as evenly as possible over the nodes.
 //!
-//! 1. Copies with the most load first, each to a node that is the lightest by half a copy or nearer
-//!    (longest processing time first); of these, one that shares few partitions with the other
-//!    holders.
+//! Each replica of a partition has the same part of its load.
+//!
+//! 1. Copies with the most load come first, each to a node that is the lightest by half a copy or
+//!    nearer (longest processing time first). Of these, it chooses one that shares few partitions
+//!    with the other nodes of the partition.
 //! 2. The hottest node exchanges copies with lighter ones, as long as its load falls.
 
 use super::builder::PlacementBuilder;
@@ -13,7 +14,7 @@ use crate::placement::cluster::Cluster;
 use crate::placement::layout::Placement;
 use crate::placement::replicas::{Objective, per_replica};
 
-/// The hottest node is at most this much above the mean when exchanging ends.
+/// Exchanges end when the hottest node is at most this much above the mean.
 const EVEN_ENOUGH: f64 = 1e-4;
 
 pub fn balanced(cluster: &Cluster, objective: Objective) -> Result<Placement, InputError> {
@@ -68,7 +69,7 @@ pub fn even_out(cluster: &Cluster, seats: &mut PlacementBuilder<'_>, weights: &[
     }
 }
 
-/// The exchange that brings the two nodes nearest to each other, if any does.
+/// Returns the exchange that makes the two nodes' loads most alike, if any does.
 fn best_exchange(
     seats: &mut PlacementBuilder<'_>,
     hot: u32,

@@ -1,4 +1,4 @@
-//! The nodes being filled: what still fits where, and making room by exchanging copies.
+//! Fills nodes with copies: checks what fits, and makes room by exchanges.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,17 +7,17 @@ use crate::InputError;
 use crate::placement::cluster::{Cluster, Fate};
 use crate::placement::layout::Placement;
 
-/// A placement in the making, in which no partition is twice on a node, and its copies are spread
-/// over the zones as evenly as these have nodes and room.
+/// A placement under construction. No partition is twice on a node. Its copies are spread over the
+/// zones as evenly as these have nodes and room.
 pub struct PlacementBuilder<'a> {
     cluster: &'a Cluster,
     held: Vec<Vec<u32>>,
     pub holders: Vec<Vec<u32>>,
     slots: Vec<usize>,
     bytes: Vec<u64>,
-    /// Weight on each node, as the scheme counts it.
+    /// The weight on each node, as the scheme counts it.
     weights: Vec<f64>,
-    /// Nodes with a free slot, the lightest first.
+    /// The nodes with a free slot, the lightest first.
     open: BTreeSet<(Weight, u32)>,
     zone_sizes: Vec<usize>,
 }
@@ -28,7 +28,7 @@ struct Weight(u64);
 
 impl Weight {
     fn new(weight: f64) -> Self {
-        // Of numbers that are not negative the bits are in the same order.
+        // The bits of non-negative numbers have the same order.
         Self(weight.max(0.0).to_bits())
     }
 }
@@ -60,9 +60,9 @@ impl<'a> PlacementBuilder<'a> {
         }
     }
 
-    /// Where bytes limit the nodes, the replicas that every partition needs come first, the largest
-    /// first, each to the node with most bytes left: what is only useful has to fit around them.
-    /// Returns how many each partition has then.
+    /// Places the replicas that every partition needs first if bytes limit the nodes. The largest
+    /// come first, each on the node with most bytes left: optional replicas have to fit around
+    /// them. Returns how many each partition has then.
     pub fn put_least(&mut self, weights: &[f64]) -> Result<usize, InputError> {
         if self.cluster.nodes.iter().all(|node| node.bytes.is_none()) {
             return Ok(0);
@@ -81,8 +81,8 @@ impl<'a> PlacementBuilder<'a> {
         Ok(self.cluster.min)
     }
 
-    /// Puts a copy that fits nowhere: by an exchange, or in a zone that has enough of the
-    /// partition. Gives it up if the partition can do without it.
+    /// Places a copy that fits nowhere: by an exchange, or in a zone that has enough of the
+    /// partition. Omits it if the partition does not need it.
     pub fn put_somehow(&mut self, partition: u32, weights: &[f64]) -> Result<(), InputError> {
         if self.put_by_exchange(partition, weights) {
             return Ok(());
@@ -101,7 +101,7 @@ impl<'a> PlacementBuilder<'a> {
         result
     }
 
-    /// Nodes with a free slot, lightest first.
+    /// Returns the nodes with a free slot, lightest first.
     pub fn lightest(&self) -> impl Iterator<Item = u32> + '_ {
         self.open.iter().map(|&(_, node)| node)
     }
@@ -114,14 +114,14 @@ impl<'a> PlacementBuilder<'a> {
         &self.held[node as usize]
     }
 
-    /// Whether one more copy of the partition fits on the node and is right there.
+    /// Returns whether one more copy of the partition fits on the node and is allowed there.
     pub fn takes(&self, node: u32, partition: u32) -> bool {
         self.slots[node as usize] > 0
             && self.bytes[node as usize] >= self.cluster.size(partition)
             && self.is_right(node, partition)
     }
 
-    /// Whether a copy of the partition may stand on the node, beside those there are.
+    /// Returns whether a copy of the partition may be on the node, beside its present copies.
     fn is_right(&self, node: u32, partition: u32) -> bool {
         let holders = &self.holders[partition as usize];
         self.cluster.nodes[node as usize].fate == Fate::Stays
@@ -129,7 +129,7 @@ impl<'a> PlacementBuilder<'a> {
             && self.zone_is_right(node, holders)
     }
 
-    /// Whether no zone that could take a copy has fewer copies than the node's.
+    /// Returns whether no zone that could take a copy has fewer copies than the node's zone.
     fn zone_is_right(&self, node: u32, holders: &[u32]) -> bool {
         if self.zone_sizes.is_empty() || holders.is_empty() {
             return true;
@@ -177,7 +177,7 @@ impl<'a> PlacementBuilder<'a> {
         }
     }
 
-    /// Puts a copy that fits nowhere where another one stands that fits elsewhere.
+    /// Places a copy that fits nowhere in place of another one that fits elsewhere.
     fn put_by_exchange(&mut self, partition: u32, weights: &[f64]) -> bool {
         let free: Vec<u32> = self.lightest().collect();
         let mut nodes: Vec<u32> = (0..self.held.len() as u32).collect();
@@ -207,7 +207,7 @@ impl<'a> PlacementBuilder<'a> {
         false
     }
 
-    /// Whether two nodes may exchange one copy each.
+    /// Returns whether two nodes may exchange one copy each.
     pub fn exchangeable(&mut self, (a, on_a): (u32, u32), (b, on_b): (u32, u32)) -> bool {
         if on_a == on_b || self.is_held(a, on_b) || self.is_held(b, on_a) {
             return false;
@@ -241,7 +241,7 @@ impl<'a> PlacementBuilder<'a> {
         self.put(a, on_b, weight_b);
     }
 
-    /// A copy for which there was no room: an error if the partition needs it.
+    /// Omits a copy for which there was no room, or returns an error if the partition needs it.
     fn give_up(&self, partition: u32) -> Result<(), InputError> {
         let has = self.holders[partition as usize].len();
         if has >= self.cluster.min {

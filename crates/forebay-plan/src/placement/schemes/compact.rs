@@ -1,15 +1,14 @@
-//! `compact`: few different partitions on each node, so that they fit its memory, at an even load.
+//! The scheme `compact`: few different partitions on each node, for its memory, at an even load.
 //!
-//! The slots of all partitions stand in a circle, those of one partition beside each other, each
-//! with its part of the load. Somewhere on such a circle begins an arc with a node's number of
-//! slots and very nearly a node's share of the load: some arcs have more, some less, and the next
-//! arc differs from this one by a single slot at either end. That arc is the node's; what is left
-//! is closed to a circle again. So each node cuts at most two partitions apart. Several circles (by
-//! heat, by number, by lot) are tried; of those that carry the load the one with the smallest
-//! footprint is taken.
+//! The slots of all partitions form a circle. Those of one partition are neighbours, each with its
+//! part of the load. Some arc of the circle has a node's number of slots and very nearly a node's
+//! share of the load. Some arcs have more load, some less, and the next arc differs from this one
+//! by a single slot at either end. The node gets that arc, and the rest is closed to a circle
+//! again. So each node divides at most two partitions. Several circles (by heat, by number, at
+//! random) are tried. Of those that carry the load, the one with the smallest footprint is used.
 //!
-//! With a least number of replicas above 1 the nodes are divided into as many groups, and each
-//! group gets a circle of its own that has every partition: the copies that count are on different
+//! With a least number of replicas above 1, the nodes are divided into as many groups. Each group
+//! gets a circle of its own that has every partition, so the required copies are on different
 //! nodes.
 
 use crate::placement::cluster::Cluster;
@@ -18,11 +17,11 @@ use crate::placement::measure;
 use crate::placement::replicas::{Bounds, Objective, per_replica, replication_vector};
 use crate::{InputError, Random};
 
-/// A placement that carries this much is not given up for one that carries more.
+/// A placement that carries this much is not replaced by one that carries more.
 const CARRIES: f64 = 0.995;
-/// Circles in an order drawn by lot that are tried while none carries that much.
+/// The number of random circles that are tried while none carries that much.
 const SHUFFLES: u64 = 12;
-/// With more slots than this, arcs can be told apart so finely that lots are not needed.
+/// With more slots than this, arcs differ so little that random circles are not needed.
 const FEW_SLOTS: usize = 10_000;
 
 pub fn compact(cluster: &Cluster, objective: Objective) -> Result<Placement, InputError> {
@@ -58,13 +57,13 @@ fn is_better(new: &(f64, Placement), old: &(f64, Placement)) -> bool {
     }
 }
 
-/// The largest number of different partitions on a node, then the sum over all.
+/// Returns the largest number of different partitions on a node, and the sum over all nodes.
 fn footprint(placement: &Placement) -> (usize, usize) {
     let counts = (0..placement.nodes().len()).map(|node| placement.distinct(node).count());
     counts.fold((0, 0), |(most, sum), count| (most.max(count), sum + count))
 }
 
-/// How partitions stand on the circle.
+/// The order of partitions on the circle.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     /// The hottest replicas first.
@@ -73,7 +72,7 @@ enum Order {
     Number,
     /// The hottest, the coolest, the second hottest, and so on.
     Alternating,
-    /// By lot.
+    /// At random, from a seed.
     Shuffled(u64),
 }
 
@@ -119,7 +118,7 @@ fn in_order(
     Ok(Placement::new(held))
 }
 
-/// The nodes in as many runs of about equal slots as a partition needs replicas.
+/// Divides the nodes into as many runs, of about equal slots, as a partition needs replicas.
 fn divided(cluster: &Cluster, nodes: &[usize]) -> Vec<Vec<usize>> {
     let groups = cluster.min;
     let mut parts: Vec<Vec<usize>> = vec![Vec::new(); groups];
@@ -129,7 +128,7 @@ fn divided(cluster: &Cluster, nodes: &[usize]) -> Vec<Vec<usize>> {
     parts
 }
 
-/// One slot a replica, with its load.
+/// Returns one slot for each replica, with its load.
 fn circle(cluster: &Cluster, replicas: &[usize], order: Order) -> Vec<(u32, f64)> {
     let heat: Vec<f64> = cluster
         .loads
@@ -168,7 +167,7 @@ fn fill(cluster: &Cluster, nodes: &[usize], mut circle: Vec<(u32, f64)>, held: &
             .iter()
             .map(|&node| cluster.slots(node))
             .sum();
-        // Fewer replicas than slots: the nodes share the emptiness.
+        // There are fewer replicas than slots: the nodes share the empty ones.
         let spare = (after + cluster.slots(node)).saturating_sub(circle.len());
         let slots = cluster
             .slots(node)
@@ -180,7 +179,7 @@ fn fill(cluster: &Cluster, nodes: &[usize], mut circle: Vec<(u32, f64)>, held: &
     }
 }
 
-/// Where an arc of `slots` begins whose load is nearest to `wanted`.
+/// Returns the start of the arc of `slots` slots whose load is nearest to `wanted`.
 fn best_arc(circle: &[(u32, f64)], slots: usize, wanted: f64) -> usize {
     if slots == 0 || slots >= circle.len() {
         return 0;
@@ -189,8 +188,8 @@ fn best_arc(circle: &[(u32, f64)], slots: usize, wanted: f64) -> usize {
     let mut best = (f64::INFINITY, 0);
     for begin in 0..circle.len() {
         let off = (load - wanted).abs();
-        // Of arcs that are about as near, the first that does not cut a partition in front is
-        // better.
+        // Of arcs that are about as near, prefer the first that does not divide a partition in
+        // front.
         let cuts = circle[begin].0 == circle[(begin + circle.len() - 1) % circle.len()].0;
         let score = if cuts { off + wanted * 1e-3 } else { off };
         if score < best.0 {

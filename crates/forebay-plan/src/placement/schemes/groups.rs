@@ -1,16 +1,17 @@
-//! The schemes that place groups of partitions: `base` and `coarse`. A group fills a node, and
-//! there are as few groups as hold all partitions. And `complete`, one group of everything.
+//! The schemes that place groups of partitions: `base`, `coarse` and `complete`.
+//!
+//! In `base` and `coarse`, a group fills a node, and there are as few groups as hold all
+//! partitions. `complete` is one group of everything.
 
 use crate::InputError;
 use crate::placement::cluster::Cluster;
 use crate::placement::layout::Placement;
 use crate::placement::replicas::{Bounds, Objective, replication_vector};
 
-/// More copies than this are not listed by `complete`: all of them would be looked at for each
-/// node's failure.
+/// The most copies that `complete` lists: each failure of a node visits all of them.
 const MOST_COPIES: usize = 2_000_000;
 
-/// A copy of all groups at a time, as often as the nodes allow.
+/// Places copies of all groups, as many as the nodes allow.
 pub fn base(cluster: &Cluster) -> Result<Placement, InputError> {
     let groups = groups(cluster)?;
     let nodes = zone_by_zone(cluster);
@@ -18,13 +19,13 @@ pub fn base(cluster: &Cluster) -> Result<Placement, InputError> {
     if most < cluster.min {
         return Err(short(cluster, groups.len(), nodes.len()));
     }
-    // Nodes beyond the last whole copy hold the first groups once more.
+    // Nodes beyond the last whole copy get the first groups once more.
     let used = nodes.len().min(cluster.max.saturating_mul(groups.len()));
     let group_of = |place: usize| place % groups.len();
     Ok(fill(cluster, &groups, &nodes[..used], group_of))
 }
 
-/// Each node one group, those with more load on more nodes.
+/// Places one group on each node; groups with more load get more nodes.
 pub fn coarse(cluster: &Cluster, objective: Objective) -> Result<Placement, InputError> {
     let groups = groups(cluster)?;
     let nodes = zones_in_turn(cluster);
@@ -51,8 +52,8 @@ pub fn coarse(cluster: &Cluster, objective: Objective) -> Result<Placement, Inpu
     }))
 }
 
-/// Everything everywhere. Slots and bytes do not count: it is what other placements are compared
-/// with.
+/// Places everything on every node. Slots and bytes do not count: it is a reference for other
+/// placements.
 pub fn complete(cluster: &Cluster) -> Result<Placement, InputError> {
     let partitions = cluster.partitions();
     let staying = cluster.staying();
@@ -83,8 +84,8 @@ fn fill(
     Placement::new(held)
 }
 
-/// Partitions in the order of their numbers, cut into as few groups as fit the least node; by bytes
-/// where the node has a limit of them.
+/// Divides partitions, in the order of their numbers, into as few groups as fit the smallest node;
+/// by bytes if the node has a limit of them.
 fn groups(cluster: &Cluster) -> Result<Vec<Vec<u32>>, InputError> {
     let staying = cluster.staying();
     let slots = staying
@@ -132,8 +133,8 @@ fn short(cluster: &Cluster, groups: usize, nodes: usize) -> InputError {
     InputError::new("nodes", what)
 }
 
-/// The nodes that stay, those of one zone beside each other, so that the copies of a group, a whole
-/// round apart, tend to be in different zones.
+/// Returns the nodes that stay, with those of one zone together. The copies of a group are a whole
+/// round apart, so they tend to be in different zones.
 fn zone_by_zone(cluster: &Cluster) -> Vec<usize> {
     let mut nodes = cluster.staying();
     if cluster.zoned() {
@@ -142,7 +143,7 @@ fn zone_by_zone(cluster: &Cluster) -> Vec<usize> {
     nodes
 }
 
-/// The nodes that stay, each in another zone than the one before as long as there are such.
+/// Returns the nodes that stay, each in another zone than the previous one as long as possible.
 pub fn zones_in_turn(cluster: &Cluster) -> Vec<usize> {
     let mut nodes = cluster.staying();
     if cluster.zoned() {

@@ -1,13 +1,13 @@
-//! Where replicas stand: the paper's schemes and one of our own.
+//! The placement schemes: the paper's, and one of our own.
 //!
-//! | scheme | replicas | placed |
+//! | scheme | replicas | placement |
 //! | --- | --- | --- |
-//! | `base` | the same for all | nodes hold whole groups of partitions, ceil(partitions / slots) groups in turn |
+//! | `base` | the same for all | nodes have whole groups of partitions, ceil(partitions / slots) groups in turn |
 //! | `coarse` | of groups, from the groups' load | one group a node |
 //! | `compact` | from the load | as few different partitions a node as keep the load even; slots may be stacked |
 //! | `balanced` | from the load | the even split of the load as even as it can be |
-//! | `smooth` | from half the load and half the mean | partners differ, neighbours stand apart: load may shift |
-//! | `complete` | as many as nodes | every node holds everything, whatever its slots: the ideal to compare with |
+//! | `smooth` | from half the load and half the mean | partners differ, neighbours are apart: load may shift |
+//! | `complete` | as many as nodes | every node has everything, whatever its slots: the ideal to compare with |
 
 mod balanced;
 mod builder;
@@ -23,7 +23,7 @@ use super::layout::Placement;
 use super::replicas::Objective;
 use crate::InputError;
 
-/// How partitions are replicated and placed.
+/// A scheme of replication and placement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scheme {
     Base,
@@ -65,8 +65,8 @@ impl FromStr for Scheme {
     }
 }
 
-/// A placement by `scheme`, from nothing. `objective` chooses the replication vector; `base` and
-/// `complete` have none.
+/// Makes a placement by `scheme`, from nothing. `objective` chooses the replication vector; `base`
+/// and `complete` have none.
 pub fn place(
     cluster: &Cluster,
     scheme: Scheme,

@@ -1,25 +1,26 @@
-//! Copies of one partition on nodes that share few others: when one of them is short of room, or
-//! fails, its load goes on in many directions.
+//! Places the copies of a partition on nodes that share few other partitions.
+//!
+//! If one of them is short of room, or fails, its load moves to many other nodes.
 
 use std::collections::HashMap;
 
 use super::builder::PlacementBuilder;
 
-/// Light nodes that are compared for a copy.
+/// The number of light nodes that are compared for a copy.
 const CANDIDATES: usize = 32;
 /// Partners of a partition with more replicas than this are not counted: it is nearly everywhere.
 const FEW_REPLICAS: usize = 8;
 
-/// How many partitions each pair of nodes shares.
+/// The number of partitions that each pair of nodes shares.
 #[derive(Debug, Default)]
 pub struct Partners {
     shared: HashMap<(u32, u32), u32>,
 }
 
 impl Partners {
-    /// Puts a copy on the one of the light nodes that shares least with its present holders.
-    /// Lighter ones win ties, and nodes more than `slack` above the lightest are left out. `false`
-    /// when no node takes it.
+    /// Places a copy on the light node that shares least with its present nodes. Lighter ones win
+    /// ties, and nodes more than `slack` above the lightest are left out. Returns `false` if no
+    /// node takes it.
     pub fn put(
         &mut self,
         seats: &mut PlacementBuilder<'_>,

@@ -1,11 +1,11 @@
-//! `smooth`: carries the anticipated load, and goes on doing so when it turns out otherwise.
+//! The scheme `smooth`: carries the expected load, and also load that differs from it.
 //!
-//! 1. Replicas follow half the load and half the mean, so that no partition's replica is far hotter
-//!    than another's, wherever the heat goes.
-//! 2. Partitions of one replica, whose load nobody else can take, are dealt to the nodes by their
-//!    numbers, so that a hot range of neighbours is spread over all nodes wherever it lies.
-//! 3. The others follow in the order of their numbers, each copy to a light node that shares few
-//!    partitions with the nodes that already hold it.
+//! 1. Replicas follow half the load and half the mean. So no partition's replica is far hotter than
+//!    another's, wherever the load moves.
+//! 2. Partitions of one replica, whose load no other node can take, are dealt to the nodes by their
+//!    numbers. So a hot range of neighbours is spread over all nodes, wherever it is.
+//! 3. The others follow in the order of their numbers. Each copy goes to a light node that shares
+//!    few partitions with the nodes that already have it.
 
 use super::builder::PlacementBuilder;
 use super::groups::zones_in_turn;
@@ -47,7 +47,8 @@ pub fn smooth(cluster: &Cluster, objective: Objective) -> Result<Placement, Inpu
     Ok(seats.into_placement())
 }
 
-/// One copy each: partition i to node i modulo their number, or to the next one that takes it.
+/// Deals one copy each: partition i to node i modulo their number, or to the next one that takes
+/// it.
 fn deal(
     cluster: &Cluster,
     seats: &mut PlacementBuilder<'_>,

@@ -1,19 +1,18 @@
-//! Placement of partitions that all their replicas answer for: each has as much of the load as the
-//! others (the paper, III).
+//! Places partitions whose replicas all serve the same part of the load (the paper, III).
 //!
-//! `migrate` looks for the least data to a capacity that the best routing reaches. Here routing is
-//! what clients and gateways do, who take one replica after the other; a node may have other load;
-//! and the number of copies is bounded, not what they reach. So the hottest node is relieved step
+//! `migrate` ships the least data to reach a capacity under the best routing. This module differs
+//! in three ways. Clients and gateways route to one replica after the other. A node may have other
+//! load. The number of copies is limited, not what they reach. So the hottest node is relieved step
 //! by step:
 //!
-//! 1. A partition of its gets one more replica, or one of its replicas goes to another node: what
-//!    lowers the sum of the squares of the nodes' loads most. Where there are as many replicas as
-//!    there may be in all, one goes that is missed least, of a partition that has more than it has
-//!    to.
-//! 2. A replica goes, where that helps by itself.
+//! 1. A partition of the hottest node gets one more replica, or one of its replicas moves to
+//!    another node. The step that lowers the sum of the squares of the nodes' loads most is chosen.
+//!    If there are as many replicas as allowed in all, the least needed one is dropped, of a
+//!    partition that has more than required.
+//! 2. A replica is dropped, if that helps by itself.
 //!
-//! Of the states after each copy, and that before all, the first is taken whose hottest node is
-//! within 0.5% of the best.
+//! The result is one of the states after each copy, and before all. It is the first whose hottest
+//! node is within 0.5% of the best.
 
 mod state;
 
@@ -26,35 +25,36 @@ use state::SpreadState;
 /// A node, by its number.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SpreadNode {
-    /// Replicas in different zones stay so.
+    /// Its zone: replicas in different zones stay so.
     pub zone: u32,
     /// Whether it may get replicas.
     pub takes: bool,
-    /// Load that is none of these partitions'.
+    /// Its load from anything but these partitions.
     pub other_load: f64,
 }
 
 /// A partition, by its number.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SpreadPartition {
-    /// The nodes that hold it.
+    /// The nodes that have it.
     pub holders: Vec<u32>,
     pub load: f64,
     pub bytes: u64,
 }
 
-/// What is planned for.
+/// The input of the plan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SpreadCluster {
     pub nodes: Vec<SpreadNode>,
     pub partitions: Vec<SpreadPartition>,
-    /// A partition has so many replicas at least, or as many as it has.
+    /// The least replicas of a partition, or as many as it has.
     pub least: usize,
-    /// So many replicas there are in all at most, or as many as there are.
+    /// The most replicas in all, or as many as there are.
     pub most_in_all: usize,
 }
 
-/// Plans. REQUIRES: holders are numbers of nodes, and of a partition distinct; each has one.
+/// Makes the plan. REQUIRES: holders are numbers of nodes, and distinct for a partition; each
+/// partition has one.
 pub fn place_spread(cluster: &SpreadCluster, limits: LoadLimits) -> LoadPlan {
     let mut state = SpreadState::of(cluster);
     let (before, mean) = (state.loads().to_vec(), state.mean());
@@ -81,7 +81,7 @@ pub fn place_spread(cluster: &SpreadCluster, limits: LoadLimits) -> LoadPlan {
         after: chosen.loads().to_vec(),
         mean,
         bound,
-        // Nobody leads.
+        // No partition has a leader.
         handed_over: 0,
         ..LoadPlan::of(&known, chosen.lists().to_vec())
     }

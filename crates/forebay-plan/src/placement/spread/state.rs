@@ -1,16 +1,16 @@
-//! A placement on the way, with the nodes' loads.
+//! A placement under search, with the nodes' loads.
 
 use std::collections::BTreeSet;
 
 use super::SpreadCluster;
 use crate::placement::load_plan::{gain, keeps_zones, mean, most};
 
-/// A gain below this part of the mean's square is none.
+/// The least gain that counts, as a part of the mean's square.
 const LEAST_GAIN: f64 = 1e-6;
-/// A copy has to gain more.
+/// The least gain of a copy that counts.
 const LEAST_GAIN_OF_COPY: f64 = 1e-4;
 
-/// See the module's text.
+/// A placement under search, with the nodes' loads.
 #[derive(Debug, Clone)]
 pub struct SpreadState<'a> {
     cluster: &'a SpreadCluster,
@@ -27,7 +27,7 @@ enum ListStep {
     Add { at: usize, to: u32 },
     /// The node gets the replica at this place.
     Move { at: usize, place: usize, to: u32 },
-    /// The replica at this place goes.
+    /// The replica at this place is dropped.
     Drop { at: usize, place: usize },
 }
 
@@ -48,7 +48,7 @@ impl<'a> SpreadState<'a> {
         state
     }
 
-    /// The loads by the lists: sums of changes would drift.
+    /// Sums the loads by the lists: sums of changes would drift.
     fn add_up(&mut self) {
         let nodes = self.cluster.nodes.iter();
         self.loads = nodes.map(|node| node.other_load).collect();
@@ -75,7 +75,7 @@ impl<'a> SpreadState<'a> {
         most(&self.loads)
     }
 
-    /// How many replicas are on nodes that had none of their partition.
+    /// Returns how many replicas are on nodes that had none of their partition.
     pub fn copies(&self) -> usize {
         let known = self.cluster.partitions.iter().zip(&self.lists);
         let new = known.map(|(known, list)| {
@@ -85,7 +85,7 @@ impl<'a> SpreadState<'a> {
         new.sum()
     }
 
-    /// Takes replicas away, as long as that helps by itself.
+    /// Drops replicas, as long as that helps by itself.
     pub fn drop_idle(&mut self) {
         while let Some((gain, step)) = self.best_drop()
             && gain > self.least_gain(LEAST_GAIN)
@@ -136,7 +136,7 @@ impl<'a> SpreadState<'a> {
         true
     }
 
-    /// Steps of a partition that relieve a node which holds it.
+    /// Returns the steps of a partition that relieve one of its nodes.
     fn copies_of(&self, at: usize, hottest: u32) -> Vec<ListStep> {
         let list = &self.lists[at];
         let place = list.iter().position(|node| *node == hottest);
@@ -151,7 +151,7 @@ impl<'a> SpreadState<'a> {
         steps.collect()
     }
 
-    /// The replica that is missed least, of those that may go.
+    /// Returns the replica whose drop costs least, of those that may be dropped.
     fn best_drop(&self) -> Option<(f64, ListStep)> {
         let lists = self.lists.iter().enumerate();
         let steps = lists.flat_map(|(at, list)| {

@@ -1,4 +1,4 @@
-//! The paper's tables.
+//! Tests against the paper's tables.
 
 use super::super::replicas::Objective;
 use super::super::schemes::{Scheme, place};

@@ -1,4 +1,4 @@
-//! Migrations: what they obey, and how near they come to the least there is.
+//! Tests of migrations: their rules, and how near they get to the least possible.
 
 use proptest::prelude::*;
 
@@ -13,8 +13,9 @@ use crate::Random;
 
 const MINMAX: Objective = Objective::MinMax;
 
-/// Carries the transfers out; says what is wrong, if anything is: a partition that falls below the
-/// least number of live copies it had, a copy from nowhere, another end than the placement.
+/// Carries the transfers out, and returns a fault, if there is one. Faults are a partition that
+/// falls below the least number of live copies it had, a copy without a source, or another end than
+/// the placement.
 fn fault(cluster: &Cluster, migration: &Migration) -> Option<String> {
     let lives = |node: u32| cluster.nodes[node as usize].fate != Fate::Lost;
     let current = cluster.current.as_ref().expect("a current placement");
@@ -81,7 +82,7 @@ fn fault(cluster: &Cluster, migration: &Migration) -> Option<String> {
     None
 }
 
-/// Slots that a node needs beyond its own while the transfers are carried out.
+/// Returns the slots that a node needs beyond its own while the transfers are carried out.
 fn overflow(cluster: &Cluster, migration: &Migration) -> usize {
     let current = cluster.current.as_ref().expect("a current placement");
     let mut held: Vec<usize> = (0..cluster.nodes.len())
@@ -194,7 +195,7 @@ proptest! {
     }
 }
 
-/// The fewest copies with which `share` of the best capacity is reached, by trying all placements.
+/// Returns the fewest copies that reach `share` of the best capacity, by trying all placements.
 fn fewest_copies(cluster: &Cluster, share: f64) -> usize {
     let (nodes, partitions) = (cluster.nodes.len(), cluster.partitions());
     let mut best_capacity = 0.0f64;
@@ -306,7 +307,8 @@ fn nodes_come_and_go_by_the_same_planner() {
         migration.shipped
     );
 
-    // Draining one of nine: what it alone holds enough of is copied, and nothing is left on it.
+    // Draining one of nine: the partitions with no other copy are copied, and nothing is left on
+    // it.
     input.current = Some(migration.placement.nodes().to_vec());
     let drained = Input {
         drain: vec![2],

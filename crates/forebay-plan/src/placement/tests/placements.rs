@@ -1,4 +1,4 @@
-//! The schemes: what every placement obeys, and what the notes say a right one reaches.
+//! Tests of the schemes: the rules of every placement, and the results that the notes expect.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ const ALL: [Scheme; 6] = [
     Scheme::Complete,
 ];
 
-/// What is wrong with a placement, if anything is.
+/// Returns the fault of a placement, if it has one.
 fn fault(cluster: &Cluster, scheme: Scheme, placement: &Placement) -> Option<String> {
     let stacked = matches!(scheme, Scheme::Compact | Scheme::Coarse);
     for (node, held) in placement.nodes().iter().enumerate() {

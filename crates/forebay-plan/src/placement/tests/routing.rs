@@ -1,5 +1,6 @@
-//! The flow against all sets of nodes: a placement's capacity is limited by the set that alone
-//! holds the most load a node.
+//! Tests of the flow against all sets of nodes.
+//!
+//! A placement's capacity is limited by the set that alone has the most load for each node.
 
 use super::super::layout::Placement;
 use super::super::measure::{capacity, measure, routed_loads};
@@ -7,7 +8,7 @@ use super::super::routing::{Routing, whole_loads};
 use super::{cluster, random_loads};
 use crate::Random;
 
-/// The least limit of a node, in parts of all load, by trying every set of nodes.
+/// Returns the least limit of a node, in parts of all load, by trying every set of nodes.
 fn least_limit(placement: &Placement, loads: &[f64]) -> f64 {
     let holders = placement.holders(loads.len());
     let nodes = placement.nodes().len();

@@ -1,4 +1,4 @@
-//! Every step on the way to a placement keeps the limits: slots, bytes, replicas, capacity.
+//! Tests that every step to a placement keeps the limits: slots, bytes, replicas, capacity.
 
 use super::super::cluster::{Cluster, Fate, Input, PerNode};
 use super::super::layout::Placement;
@@ -10,7 +10,7 @@ use crate::Random;
 
 const MINMAX: Objective = Objective::MinMax;
 
-/// What a walk through the steps finds beyond the limits, and where it ends.
+/// The steps beyond the limits that a walk finds, and its end.
 #[derive(Debug, Default)]
 struct StepsWalk {
     slots: usize,
@@ -20,7 +20,7 @@ struct StepsWalk {
     end: Placement,
 }
 
-/// Carries the transfers out, judging every moment by what the input says.
+/// Carries the transfers out, and checks every moment against the input.
 fn walk(cluster: &Cluster, order: &TransferOrder, wanted: &Placement) -> StepsWalk {
     let mut now = cluster.current.clone().expect("a current placement");
     for (node, entry) in cluster.nodes.iter().enumerate() {
@@ -72,7 +72,7 @@ fn walk(cluster: &Cluster, order: &TransferOrder, wanted: &Placement) -> StepsWa
     walked
 }
 
-/// Capacity while nodes that are drained still serve what is on them.
+/// Returns the capacity while drained nodes still serve their partitions.
 fn serving(cluster: &Cluster, placement: &Placement) -> f64 {
     let mut serving = cluster.clone();
     let leaves = |node: usize| placement.on(node).is_empty();
@@ -113,7 +113,7 @@ fn random_input(random: &mut Random) -> Input {
     }
 }
 
-/// A cluster with what stood on it under another load, some of its nodes leaving.
+/// Returns a cluster with a placement made for another load, and with some nodes leaving.
 fn random_cluster(random: &mut Random) -> Option<Cluster> {
     let mut input = random_input(random);
     let mut before = input.clone();
@@ -198,7 +198,7 @@ fn placement_without_stacks(placement: &Placement) -> Placement {
 fn full_nodes_move_single_copies_within_their_zones() {
     for seed in 1..=12u64 {
         let mut random = Random::new(seed);
-        // Four groups of three nodes, one in each zone, which hold the same partitions.
+        // Four groups of three nodes, one in each zone, which have the same partitions.
         let group = |node: usize| (node / 3 * 24) as u32;
         let load = (0..96).map(|id| {
             let hot = if id < 24 { 1.2 } else { 1.0 };

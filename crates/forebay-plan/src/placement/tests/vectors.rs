@@ -1,10 +1,10 @@
-//! Replication vectors against all vectors there are.
+//! Tests of replication vectors against all possible vectors.
 
 use super::super::replicas::{Bounds, Objective, objective_value, replication_vector};
 use super::random_loads;
 use crate::Random;
 
-/// All vectors within bounds.
+/// Returns all vectors within bounds.
 fn all(partitions: usize, bounds: Bounds) -> Vec<Vec<usize>> {
     if partitions == 0 {
         return if bounds.total == 0 {

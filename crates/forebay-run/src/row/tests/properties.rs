@@ -1,4 +1,4 @@
-//! Random rows of random schemas come back as they were; random bytes never panic.
+//! Random rows of random schemas are read back unchanged; random bytes never panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -66,7 +66,7 @@ fn numbers() {
     assert!(f16_to_f32(0x7e00).is_nan());
 }
 
-/// The nearest half, by looking at all of them.
+/// Returns the nearest half-precision float, by a search over all of them.
 fn nearest_half(number: f64) -> u16 {
     let halves = (0..0x7c00_u16).map(|size| (size, f64::from(f16_to_f32(size))));
     let distance = |value: f64| (number.abs() - value).abs();
@@ -91,7 +91,7 @@ fn halves_have_few_digits_that_read_back() {
     ] {
         assert_eq!(text(Datum::Float16(bits)), expected);
     }
-    // Each is looked for among all: a part of them is enough.
+    // Each is searched among all, so a part of them is enough.
     for bits in (0..0x7c00_u16).step_by(41).chain([0x0400, 0x03ff, 0x7bff]) {
         let shown = text(Datum::Float16(bits | 0x8000));
         let digits = shown.split('e').next().unwrap_or_default();

@@ -1,5 +1,7 @@
-//! Deleting ranges of keys, or all: proposed to each partition that the range touches, which
-//! deletes its part at one moment.
+//! Deletes ranges of keys, or all keys, of a live table.
+//!
+//! The command is proposed to each partition that the range touches. Each deletes its part at one
+//! moment.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,7 +26,7 @@ use crate::users::Verb;
 
 type PartDelete<'a> = Pin<Box<dyn Future<Output = Result<i64, Unanswered>> + Send + 'a>>;
 
-/// FLUSHDB or KV.DELRANGE.
+/// Answers FLUSHDB or KV.DELRANGE.
 pub async fn answer(
     requester: &Requester<'_>,
     command: &Command,
@@ -36,7 +38,7 @@ pub async fn answer(
         Ok(request) => request,
         Err(stop) => return Some(Err(Unanswered::from(stop))),
     };
-    // Whether there is such a table is for those who may write to it.
+    // Only a user that may write to the table learns whether it exists.
     if !requester.work.user.may(Verb::Write, request.table) {
         let stop = no_permission(&requester.work.user, request.table, "write to");
         return Some(Err(Unanswered::from(stop)));
@@ -59,7 +61,7 @@ async fn delete(
     if request.range.is_some() && place.order == Order::Hashed {
         return Err(Unanswered::from(no_key_order(request.table, "create")));
     }
-    // Nodes may have other default tables.
+    // Nodes may have different default tables.
     let args: OwnedArgs = match &request.range {
         None => [&b"FLUSHDB"[..], request.table].into_iter().collect(),
         Some(_) => args.to_owned(),
@@ -91,7 +93,7 @@ async fn delete(
     Ok((reply, Outcome::Answered))
 }
 
-/// Has the partitions that lie there now delete their parts: one, but where it was cut meanwhile.
+/// Deletes the range in the partitions that have it now: one, unless it was split in the meantime.
 async fn delete_within(
     requester: &Requester<'_>,
     table: &[u8],
@@ -117,7 +119,7 @@ async fn delete_within(
     }
 }
 
-/// Proposes it to one partition.
+/// Proposes the command to one partition.
 pub async fn one(
     requester: &Requester<'_>,
     ask: &PartAsk,
@@ -139,7 +141,7 @@ pub async fn one(
     write.one().await
 }
 
-/// How many keys a partition deleted, if it says so, and where it ends.
+/// Returns how many keys a partition deleted, if the reply says so, and where the partition ends.
 fn taken(reply: &[u8]) -> Result<(i64, Option<Spot>), Unanswered> {
     if let Some(words) = split::error(reply) {
         return Err(Unanswered::Told(words));

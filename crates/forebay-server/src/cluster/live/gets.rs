@@ -1,4 +1,4 @@
-//! GETs of one live table that follow each other: those of a partition are read together.
+//! Answers consecutive GETs of one live table; the keys of a partition are read together.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,9 +11,9 @@ use super::super::counts::RoutedCounts;
 use super::super::frame::push_get;
 use super::super::node::Cluster;
 use super::super::place::moved_to;
-use super::lead::CommandTarget;
+use super::command_target::CommandTarget;
+use super::key_spot::{LiveAt, LiveSpot};
 use super::read::PartRead;
-use super::spot::{LiveAt, LiveSpot};
 use crate::command::no_permission;
 use crate::config::HIGH_WATER;
 use crate::execute::Outcome;
@@ -22,7 +22,7 @@ use crate::resp::OwnedArgs;
 use crate::users::Verb;
 use crate::work::{Done, Task, Work};
 
-/// Of the keys that are asked for at a time; one may be longer.
+/// The most bytes of keys in one request; a single key may be longer.
 const MOST_KEY_BYTES: usize = 1 << 20;
 
 type PartReading<'a> = Pin<Box<dyn Future<Output = Result<PeerReplies, Unanswered>> + Send + 'a>>;
@@ -30,16 +30,16 @@ type PartReading<'a> = Pin<Box<dyn Future<Output = Result<PeerReplies, Unanswere
 /// Keys of one partition.
 struct GroupKeys {
     group: GroupId,
-    /// The client is to go there for them.
+    /// The address to which the client is redirected for them.
     moved: Option<HostPort>,
     keys: OwnedArgs,
     count: usize,
 }
 
-/// A key: its group, its place there, its slot.
+/// A key's group, its place in the group, and its slot.
 type KeySpot = (usize, usize, Option<u16>);
 
-/// Answers some of them, the first in any case; `None`: they are of no live table.
+/// Answers some of the GETs, always including the first. `None` if their table is not a live table.
 pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Option<Done> {
     cluster.member().live().table(gets.table())?;
     let mut requester = Requester::new(work, cluster);
@@ -62,7 +62,7 @@ pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Option<
     }
 }
 
-/// The same, by the partitions as they are known now.
+/// Answers some of the GETs by the partitions as they are known now.
 async fn read_some(requester: &Requester<'_>, gets: &OwnedGets) -> Result<Done, Unanswered> {
     let live = requester.cluster.member().live();
     let (mut groups, mut spots, mut bytes) = (Vec::new(), Vec::<KeySpot>::new(), 0);
@@ -93,7 +93,7 @@ async fn read_some(requester: &Requester<'_>, gets: &OwnedGets) -> Result<Done, 
     put_together(requester, &groups, &spots, &answers)
 }
 
-/// Puts a key to those of its partition.
+/// Adds a key to the keys of its partition.
 fn put(
     requester: &Requester<'_>,
     groups: &mut Vec<GroupKeys>,
@@ -141,7 +141,7 @@ async fn read_group(
     read.done().await
 }
 
-/// The replies in order, up to the first that is not there yet.
+/// Returns the replies in order, up to the first that is missing.
 fn put_together(
     requester: &Requester<'_>,
     groups: &[GroupKeys],
@@ -162,7 +162,7 @@ fn put_together(
                 None if answered > 0 => break,
                 None => reply.error("ERR a node's reply is not what was asked for"),
             },
-            // Its partition was cut meanwhile: it is read again.
+            // The partition was split in the meantime: the key is read again.
             (None, Some(Err(Unanswered::OtherMap(_)))) if answered > 0 => break,
             (None, Some(Err(why @ Unanswered::OtherMap(_)))) => return Err(why.clone()),
             (None, Some(Err(why))) => reply.error(&why.clone().into_words()),

@@ -1,29 +1,30 @@
-//! Commands on live tables of a cluster, whose partitions have replicas: writes are proposed to the
-//! replica that leads, and read is by its leave.
+//! Commands on live tables of a cluster, whose partitions have replicas.
 //!
-//! | module | what |
+//! Writes are proposed to the replica that leads. Reads need a read permit.
+//!
+//! | module | content |
 //! | --- | --- |
-//! | `spot` | where keys are; commands divided by partition |
-//! | `lead` | who leads a partition, and how a command gets there |
-//! | `write` | proposing |
-//! | `read` | reading by leave |
+//! | `spot` | places of keys; commands divided by partition |
+//! | `lead` | the leader of a partition, and the route to it |
+//! | `write` | proposals |
+//! | `read` | reads with a permit |
 //! | `parts` | commands on keys of several partitions |
-//! | `gets` | GETs that follow each other |
-//! | `piece` | what is asked of one partition as a whole, for walks |
+//! | `gets` | consecutive GETs |
+//! | `piece` | requests about one partition as a whole, for walks |
 //! | `deletes` | ranges of keys |
-//! | `writes` | commands that write a key each and follow each other |
-//! | `watch` | WATCH: versions of keys are read |
-//! | `watched` | what is watched, as nodes tell each other |
+//! | `writes` | consecutive commands that write one key each |
+//! | `watch` | WATCH: the versions of keys are read |
+//! | `watched` | watched keys in frames between nodes |
 
+mod command_target;
 mod deletes;
 mod gets;
-mod lead;
+mod key_spot;
 mod parts;
 mod piece;
 mod read;
-mod spot;
 mod watch;
-mod watched;
+mod watched_keys;
 mod write;
 mod writes;
 
@@ -45,10 +46,10 @@ pub use gets::answer as answer_gets;
 use parts::PartitionCommands;
 pub use piece::{PartAsk, PartWanted};
 pub use watch::answer as answer_watch;
-pub use watched::parse as parse_watched;
+pub use watched_keys::parse as parse_watched;
 pub use writes::answer as answer_writes;
 
-/// What a command came to; `None`: it is about no live table.
+/// The outcome of a command. `None` if it is about no live table.
 type LiveAnswer = Option<Result<(Reply, Outcome), Unanswered>>;
 
 /// Answers a command about live tables.
@@ -70,8 +71,7 @@ pub async fn answer(requester: &Requester<'_>) -> LiveAnswer {
         Task::Exec(queued) => {
             let commands = queued.commands.iter();
             let commands: Vec<_> = commands.map(|(at, args)| (*at, args.borrow())).collect();
-            // Of what is no key of such a table, and was read, it is known already that it has not
-            // changed.
+            // Watched keys of other tables were read: they are known to be unchanged.
             match queued.watches.are_replicated() || !queued.writes() {
                 true => check(requester, &live, &commands, Multi::of(queued)),
                 false => Err(CommandError::error(
@@ -93,7 +93,7 @@ pub async fn answer(requester: &Requester<'_>) -> LiveAnswer {
     })
 }
 
-/// What another node asks of a partition.
+/// Answers another node's request about a partition.
 async fn part(requester: &Requester<'_>, ask: &PartAsk) -> Result<(Reply, Outcome), Unanswered> {
     ask.check(requester)?;
     match &ask.wanted {
@@ -108,7 +108,7 @@ async fn part(requester: &Requester<'_>, ask: &PartAsk) -> Result<(Reply, Outcom
     }
 }
 
-/// Whether commands are those of a MULTI.
+/// Whether commands belong to a MULTI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Multi {
     No,
@@ -126,7 +126,7 @@ impl Multi {
     }
 }
 
-/// Whether commands go to replicas, and may.
+/// Checks whether commands go to replicas, and whether they may.
 fn check(
     requester: &Requester<'_>,
     live: &LivePlaces,
@@ -157,7 +157,7 @@ fn check(
     Ok(true)
 }
 
-/// Refuses keys that the user may not name so, and what no table takes.
+/// Refuses keys that the user may not access or that no table accepts.
 fn check_keys(
     requester: &Requester<'_>,
     live: &LivePlaces,
@@ -197,7 +197,7 @@ fn check_keys(
             None => return Err(no_table(table)),
         }
     }
-    // A pair without its second half would go to one partition while others are written.
+    // A key without its value would go to one partition while others are written.
     let step = usize::try_from(command.keys.step).unwrap_or(1).max(1);
     let first = usize::try_from(command.keys.first).unwrap_or(1);
     match matches!(command.run, Run::Many { .. })

@@ -1,4 +1,4 @@
-//! Commands on keys of one partition, and those that are divided by partition.
+//! Answers commands on keys of one partition, and divides commands on keys of several.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,9 +11,9 @@ use super::super::ask::{Requester, Unanswered, all};
 use super::super::elsewhere;
 use super::super::frame::command as framed;
 use super::super::split;
+use super::key_spot::{CommandPart, LiveAt, LiveSpot, divide};
 use super::read::{PartRead, last_of};
-use super::spot::{CommandPart, LiveAt, LiveSpot, divide};
-use super::watched::framed as framed_watches;
+use super::watched_keys::framed as framed_watches;
 use super::write::{PartWrite, WriteItem};
 use crate::command::{COMMANDS, QueuedCommands, Run, Watches, split as split_key};
 use crate::execute::Outcome;
@@ -23,16 +23,16 @@ use crate::work::Task;
 
 type PartAnswer<'a> = Pin<Box<dyn Future<Output = Result<Bytes, Unanswered>> + Send + 'a>>;
 
-/// Commands that are answered together, by one partition.
+/// Commands that one partition answers together.
 pub struct PartitionCommands<'a> {
     requester: &'a Requester<'a>,
     commands: Vec<(usize, OwnedArgs)>,
     is_multi: bool,
-    /// Keys of live tables of a cluster.
+    /// Watched keys of live tables of a cluster.
     watches: Watches,
 }
 
-/// How the parts of a reply become one.
+/// How the parts of a reply are combined.
 #[derive(Debug, Clone, Copy)]
 enum Joined {
     Items,
@@ -64,8 +64,8 @@ pub async fn answer(
             .await;
     }
     if requester.is_last() {
-        // By the map of who sent it all lay in one partition, which has been cut since. It sends
-        // the parts by themselves.
+        // By the sender's map, all keys were in one partition, which has been split since. The
+        // sender then sends the parts separately.
         return Err(requester.not_leading());
     }
     let joined = match (command.run, command.name) {
@@ -90,7 +90,7 @@ pub async fn answer(
     put_together(requester, joined, &parts, answers)
 }
 
-/// Refuses a proposal that no entry of the log has room for.
+/// Refuses a proposal that does not fit in a log entry.
 pub fn check_size(proposal: Bytes) -> Result<Bytes, Unanswered> {
     match proposal.len() <= MOST_PROPOSAL_BYTES {
         true => Ok(proposal),
@@ -138,7 +138,7 @@ impl<'a> PartitionCommands<'a> {
 
     pub async fn answer(self) -> Result<(Reply, Outcome), Unanswered> {
         let requester = self.requester;
-        // Led elsewhere by the reply to EXEC, a client would send that without its MULTI.
+        // If the reply to EXEC redirected a client, it would send EXEC without its MULTI.
         let bytes = self.bytes(!self.is_multi).await?;
         Ok(requester.pass(&bytes))
     }
@@ -155,7 +155,7 @@ impl<'a> PartitionCommands<'a> {
         keys.chain(self.watches.replicated_wires()).collect()
     }
 
-    /// The reply. `may_move`: the client may be led to another node.
+    /// Returns the reply. If `may_move`, the client may be redirected to another node.
     pub async fn bytes(&self, may_move: bool) -> Result<Bytes, Unanswered> {
         let (live, keys) = (self.requester.cluster.member().live(), self.keys());
         let spots = keys.iter().map(|wire| LiveSpot::of(&live, wire));
@@ -185,7 +185,7 @@ impl<'a> PartitionCommands<'a> {
         }
     }
 
-    /// As clients send it, and how many replies that has.
+    /// Returns the commands as clients send them, and the number of their replies.
     fn framed(&self) -> (Vec<u8>, usize) {
         let mut commands = Vec::new();
         if !self.watches.is_empty() {
@@ -265,7 +265,7 @@ impl<'a> PartitionCommands<'a> {
     }
 }
 
-/// One reply of those of the parts. Where some failed the error is told that leaves the most open.
+/// Combines the replies of the parts. If some failed, returns the most uncertain error.
 fn put_together(
     requester: &Requester<'_>,
     joined: Joined,
@@ -315,7 +315,7 @@ fn put_together(
     })
 }
 
-/// The error of those of several parts that is told: one that leaves it open what was written.
+/// Returns the most uncertain error of several parts: one that leaves open what was written.
 pub fn most_open(mut failed: Vec<Unanswered>) -> Option<Unanswered> {
     let is_uncertain = |why: &Unanswered| match why {
         Unanswered::Told(words) => words.starts_with("UNCERTAIN "),
@@ -325,7 +325,7 @@ pub fn most_open(mut failed: Vec<Unanswered>) -> Option<Unanswered> {
     (at < failed.len()).then(|| failed.swap_remove(at))
 }
 
-/// An item a key, in the order of the keys.
+/// Returns one item per key, in the order of the keys.
 fn items(parts: &[CommandPart], replies: &[Bytes]) -> Option<Vec<Bytes>> {
     let count = parts.iter().map(|part| part.keys.len()).sum();
     let mut items = vec![Bytes::new(); count];

@@ -1,4 +1,4 @@
-//! What nodes ask each other of one partition of a live table, beside commands on keys.
+//! Requests that nodes send each other about one partition of a live table as a whole.
 //!
 //! ```text
 //! fb.part TABLE PLACE page UNTIL COUNT
@@ -6,9 +6,9 @@
 //! fb.part TABLE PLACE range KV.RANGE ... | delete COMMAND ...
 //! ```
 //!
-//! They come within a forwarded frame. `PLACE` lies in the partition ([`Spot::tagged`]), as `UNTIL`
-//! does, or behind it. A page ends at the partition's end in any case, and says so by where to go
-//! on. What deletes a range answers what the command does, and where the partition ends.
+//! They are part of a forwarded frame. `PLACE` is in the partition ([`Spot::tagged`]); `UNTIL` is
+//! in it or after it. A page never passes the partition's end, and contains the place to continue
+//! from. The answer to a delete has the command's reply and the partition's end.
 
 use forebay_engine::live::LiveTable;
 use forebay_engine::{Bound, Bounds, PartitionRange, Source, TableName};
@@ -18,8 +18,8 @@ use super::super::ask::{PeerReplies, Requester, Unanswered};
 use super::super::frame::command;
 use super::super::page::{KeyPage, PageRequest, Spot};
 use super::super::split;
+use super::key_spot::LiveAt;
 use super::read::PartRead;
-use super::spot::LiveAt;
 use crate::command::{Answer, CommandError, RangeRequest, find, no_permission};
 use crate::commits::Commits;
 use crate::execute::{Outcome, View, settle};
@@ -28,19 +28,19 @@ use crate::users::Verb;
 use crate::work::Task;
 
 const PART: &str = "fb.part";
-/// Keys of a page that one is drawn from: anywhere in a hashed partition, and at the beginning of
-/// one where nothing was found otherwise.
+/// The keys of a page from which a random key is drawn. The page is anywhere in a hashed partition,
+/// and at the beginning if nothing else was found.
 const DRAWN_KEYS: usize = 16;
 const FIRST_KEYS: usize = 1000;
-/// How often a key of an ordered table is drawn until it is one of the partition.
+/// How often a key of an ordered table is drawn until one is in the partition.
 const DRAWS: usize = 16;
 
-/// See the module's text.
+/// A request about one partition of a live table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartAsk {
     pub table: Vec<u8>,
     pub from: Spot,
-    /// The partition, as the asker knows it, where it has to be that one.
+    /// The partition as the requester knows it, if it has to be exactly that one.
     pub whole: Option<Bounds>,
     pub wanted: PartWanted,
 }
@@ -51,13 +51,13 @@ pub enum PartWanted {
         until: Option<Spot>,
         count: usize,
     },
-    /// How many keys there are at most.
+    /// An upper bound of the number of keys.
     Rows,
-    /// A key by chance.
+    /// A random key.
     Key,
     /// A KV.RANGE within the partition.
     Range(OwnedArgs),
-    /// Keys are deleted by this command.
+    /// The command that deletes keys.
     Delete(OwnedArgs),
 }
 
@@ -83,7 +83,7 @@ impl PartAsk {
         }
     }
 
-    /// As it is sent.
+    /// Encodes the request.
     pub fn command(&self) -> Vec<u8> {
         let mut args: OwnedArgs = [PART.as_bytes(), &self.table].into_iter().collect();
         args.push(&self.from.tagged());
@@ -105,7 +105,7 @@ impl PartAsk {
         command(args.borrow().iter())
     }
 
-    /// What such a command asks for; `None`: it is another one.
+    /// Parses a request. `None` if the command is another one.
     pub fn parse(args: &Args<'_>) -> Option<Result<Self, CommandError>> {
         let garbled = || CommandError::error(format!("ERR {PART} is not understood"));
         args.is(0, PART).then(|| Self::of(args).ok_or_else(garbled))
@@ -161,7 +161,7 @@ impl PartAsk {
         }
     }
 
-    /// Reads what is here of it, by leave that was given.
+    /// Answers from this node's data, with a permit that was granted.
     pub fn run(&self, view: &View<'_>, reply: &mut Reply) -> Outcome {
         let start = reply.len();
         let outcome = settle(self.read(view, reply), start, reply);
@@ -264,7 +264,7 @@ impl PartAsk {
     }
 }
 
-/// Keys of the partition among those at some places of the table; none, if it was not met.
+/// Draws keys of the partition at random places of the table; there may be none.
 fn draw_ordered(
     view: &View<'_>,
     table: &LiveTable,
@@ -288,7 +288,7 @@ fn draw_ordered(
     Ok(Vec::new())
 }
 
-/// Runs a KV.RANGE that lies in a partition.
+/// Runs a KV.RANGE that is within a partition.
 fn run_range(view: &View<'_>, args: &OwnedArgs, bounds: &Bounds, reply: &mut Reply) -> Answer {
     let args = args.borrow();
     let request = RangeRequest::parse(&args)?;
@@ -310,7 +310,7 @@ fn run_range(view: &View<'_>, args: &OwnedArgs, bounds: &Bounds, reply: &mut Rep
 }
 
 impl Requester<'_> {
-    /// What a partition's leader answers, unless that is an error.
+    /// Returns the answer of a partition's leader unless it is an error.
     pub async fn read_part(&self, ask: &PartAsk) -> Result<PeerReplies, Unanswered> {
         let read = PartRead {
             requester: self,

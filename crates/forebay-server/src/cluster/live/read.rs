@@ -1,4 +1,4 @@
-//! Reading keys of one partition by leave of its replicas.
+//! Reads keys of one partition with a permit of its replicas.
 
 use bytes::Bytes;
 use forebay_engine::live::Expiry;
@@ -11,8 +11,8 @@ use super::super::ask::{PeerReplies, Requester, Unanswered};
 use super::super::frame::{DAMAGED, reason};
 use super::super::place::moved_to;
 use super::super::split;
-use super::lead::CommandTarget;
-use super::spot::{LiveAt, LiveSpot};
+use super::command_target::CommandTarget;
+use super::key_spot::{LiveAt, LiveSpot};
 use super::write::move_time;
 use crate::command::split as split_key;
 use crate::work::Task;
@@ -23,21 +23,22 @@ const CUT: &str = "the partition was split a moment ago";
 pub struct PartRead<'a> {
     pub requester: &'a Requester<'a>,
     pub at: LiveAt,
-    /// All keys have one slot.
+    /// Whether the client may be redirected: all keys have one slot.
     pub may_move: bool,
-    /// What is run here.
+    /// The task that runs on this node.
     pub task: Box<dyn Fn() -> Task + Send + Sync + 'a>,
-    /// The same as clients send it.
+    /// The commands as clients send them, for another node.
     pub commands: Vec<u8>,
-    /// How many replies there are at most: here, and of another node.
+    /// The most replies: on this node, and of another node.
     pub counts: (usize, usize),
 }
 
-/// Why a try did not read.
+/// The reason why an attempt did not read.
 enum ReadFailure {
-    /// Another try may.
+    /// Another attempt may succeed.
     Passing(String),
-    /// The same, once another replica leads: what the one that was read has is damaged.
+    /// Another attempt may succeed once another replica leads: the data of the replica that was
+    /// read is damaged.
     Damaged(String),
     Told(Unanswered),
 }
@@ -84,7 +85,7 @@ impl PartRead<'_> {
             if !self.has_expired().await {
                 return self.here(&spot, false).await;
             }
-            // Only the leader moves the partition's time.
+            // Only the leader advances the partition's time.
             lead = requester.lead(&spot, false, attempt);
         }
         match lead {
@@ -115,13 +116,13 @@ impl PartRead<'_> {
         Ok(replies)
     }
 
-    /// Whether nobody else could have what is damaged.
+    /// Returns whether no other replica exists that could have what is damaged.
     fn has_one_replica(&self) -> bool {
         let spot = self.requester.spot(&self.at);
         spot.is_some_and(|spot| spot.nodes.len() < 2)
     }
 
-    /// Refuses replies one of which says that its keys are not there, or cannot be read there.
+    /// Refuses replies one of which says that the node lacks its keys or cannot read them.
     fn if_there(&self, replies: &PeerReplies) -> Result<(), ReadFailure> {
         let mut each = (0..).map_while(|at| replies.get(at));
         match each.find_map(|reply| self.requester.not_there(replies, reply)) {
@@ -131,11 +132,11 @@ impl PartRead<'_> {
         }
     }
 
-    /// Reads the replica here.
+    /// Reads this node's replica.
     async fn here(&self, spot: &LiveSpot, leads: bool) -> Result<PeerReplies, ReadFailure> {
         let (requester, group) = (self.requester, spot.group);
         if leads && self.has_expired().await {
-            // The answer is that of a partition whose time has come to now.
+            // The answer is as of a partition time that has reached the present.
             let moved = move_time(requester, group).await;
             moved.map_err(|why| ReadFailure::Passing(why_not_moved(why)))?;
         }
@@ -146,7 +147,7 @@ impl PartRead<'_> {
             let why = "the replica here leads no more".to_owned();
             return Err(ReadFailure::Passing(why));
         }
-        // Leave of the group is about what its partition has.
+        // The group's permit covers only the keys of its partition.
         if self.routing(spot)? != routing {
             return Err(ReadFailure::Passing(CUT.to_owned()));
         }
@@ -154,7 +155,7 @@ impl PartRead<'_> {
         Ok(replies)
     }
 
-    /// How keys are led here; an error where what is asked for lies in another partition.
+    /// Returns the routing number of the keys, or an error if the request is for another partition.
     fn routing(&self, spot: &LiveSpot) -> Result<u64, ReadFailure> {
         let tables = self.requester.work.shared.tables().keep();
         let Some(table) = tables.live(self.at.table()) else {
@@ -173,7 +174,7 @@ impl PartRead<'_> {
             return Err(ReadFailure::Passing("no replica is here".to_owned()));
         };
         let (done, given) = oneshot::channel();
-        // Who gave up is told nothing.
+        // A requester that gave up gets nothing.
         let done = Box::new(move |permit| drop(done.send(permit)));
         match requester.cluster.max_staleness().filter(|_| !leads) {
             Some(bound) => replicas.host().read_within(group, bound, done),
@@ -191,7 +192,7 @@ impl PartRead<'_> {
         }
     }
 
-    /// Whether a key has expired by the clock here, and is there by its partition's time.
+    /// Returns whether a key has expired by this node's clock but not by its partition's time.
     async fn has_expired(&self) -> bool {
         let shared = &self.requester.work.shared;
         let (tables, now_ms) = (shared.tables().keep(), shared.store.clock().unix_ms());
@@ -203,7 +204,7 @@ impl PartRead<'_> {
         };
         let keys = match &self.at {
             LiveAt::Keys(keys) => keys,
-            // Some of its keys may have.
+            // Some of the table's keys may have expired.
             LiveAt::Place { table, .. } => return expires(&[table, &b":"[..]].concat()),
         };
         if !keys.iter().any(|wire| expires(wire)) {
@@ -214,7 +215,7 @@ impl PartRead<'_> {
             keys.iter().any(|wire| {
                 let found = split_key(wire).ok();
                 let found = found.and_then(|(table, key)| Some((tables.live(table)?, key)));
-                // What cannot be read, the command tells.
+                // If the key cannot be read, the command reports it.
                 found.is_some_and(|(table, key)| table.would_expire(key, now_ms).unwrap_or(false))
             })
         });
@@ -222,7 +223,7 @@ impl PartRead<'_> {
     }
 }
 
-/// The reply to EXEC. A command that was refused says why.
+/// Returns the reply to EXEC, or the error of a command that was refused.
 fn last_of_exec(replies: &PeerReplies, count: usize) -> Result<&[u8], Unanswered> {
     let before = (0..count - 1).filter_map(|at| replies.get(at));
     if let Some(words) = before.filter_map(split::error).next() {
@@ -234,7 +235,7 @@ fn last_of_exec(replies: &PeerReplies, count: usize) -> Result<&[u8], Unanswered
     })
 }
 
-/// Why a partition's time is not known to have come to now. Nothing was to be written by it.
+/// Returns the error if a partition's time may not have reached the present. Nothing was written.
 fn why_not_moved(why: String) -> String {
     match why.starts_with("UNCERTAIN ") {
         true => "it is not known yet whether a key has expired: another replica comes to lead"
@@ -247,7 +248,7 @@ fn is_passing(words: &str) -> bool {
     words.starts_with("TRYAGAIN ") || words.starts_with("CLUSTERDOWN ")
 }
 
-/// The bytes of the only reply, or of the last one of several.
+/// Returns the bytes of the only reply, or of the last of several.
 pub fn last_of(replies: &PeerReplies, (here, asked): (usize, usize)) -> Bytes {
     let last = match (here, replies.get(asked - 1)) {
         (1, Some(last)) => last,

@@ -1,4 +1,4 @@
-//! Keys of live tables of a cluster that WATCH names: their versions are read by leave.
+//! Answers WATCH for keys of live tables of a cluster: reads their versions with permits.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -7,8 +7,8 @@ use std::pin::Pin;
 use super::super::ask::{Requester, Unanswered, all};
 use super::super::node::Cluster;
 use super::super::split;
+use super::key_spot::LiveSpot;
 use super::parts::PartitionCommands;
-use super::spot::LiveSpot;
 use crate::command::{KeyVersion, find};
 use crate::execute::Outcome;
 use crate::resp::OwnedArgs;
@@ -66,7 +66,7 @@ async fn versions(
     let live = requester.cluster.member().live();
     let slots = wires.iter().map(|wire| LiveSpot::of(&live, wire)?.slot);
     let slots: HashSet<Option<u16>> = slots.collect();
-    // A client is led to another node for all of the keys, or for none.
+    // A client is redirected for all of the keys, or for none.
     let may_move = slots.len() == 1 && !slots.contains(&None);
     let reads = wires.iter().map(|wire| -> KeyRead<'_> {
         Box::pin(async move { version(requester, wire, may_move).await })

@@ -1,4 +1,4 @@
-//! Proposing commands that write to the replicas of one partition.
+//! Proposes commands that write to the replicas of one partition.
 
 use std::future::Future;
 use std::ops::Range;
@@ -19,66 +19,67 @@ use super::super::frame::{ForwardHeader, NOT_HERE, reason};
 use super::super::link::PeerAnswer;
 use super::super::place::moved_to;
 use super::super::split;
-use super::lead::CommandTarget;
-use super::spot::LiveAt;
+use super::command_target::CommandTarget;
+use super::key_spot::LiveAt;
 use crate::applying::is_elsewhere;
 
-/// Between two looks who leads while another node is waited for, and after how many it is not
-/// waited for any more: its answer may be on its way.
+/// The time between two checks of the leader while another node's answer is awaited, and the number
+/// of checks before this node stops waiting. The answer may be on its way.
 const LEADER_LOOK: Duration = Duration::from_millis(100);
 const LEADER_LOOKS: usize = 3;
-/// After so many it is looked whether any other node answers.
+/// The number of checks after which this node checks whether any other node answers.
 const SLOW_LOOKS: usize = 5;
-/// With less time no node is asked: whether it wrote would not be known.
+/// With less time left, no node is asked: the outcome of the write would be unknown.
 const LEAST_TIME: Duration = Duration::from_millis(1);
 /// The error of a partition whose replicas do not answer. Nothing was written.
 const NO_REPLICAS: &str = "NOREPLICAS";
 
 const CUT: &str = "the partition was split a moment ago";
 
-/// What is proposed to one partition together, in this order. Each is answered for itself.
+/// Items that are proposed to one partition together, in this order. Each gets an answer of its
+/// own.
 #[derive(Debug)]
 pub struct PartWrite<'a> {
     pub requester: &'a Requester<'a>,
-    /// All keys, where they are what it is about.
+    /// All keys, if the write is about keys.
     pub at: LiveAt,
     pub items: Vec<WriteItem>,
 }
 
-/// A command, or those of a MULTI.
+/// A command, or the commands of a MULTI.
 #[derive(Debug)]
 pub struct WriteItem {
-    /// Where a client may be led to: the slot of all keys, where they have one.
+    /// The slot by which a client may be redirected, if all keys have the same one.
     pub slot: Option<u16>,
     pub proposal: Bytes,
-    /// As clients send them, the last of whose replies is the answer.
+    /// The commands as clients send them. The last reply is the answer.
     pub commands: Bytes,
     pub count: usize,
 }
 
-/// Why a try did not write.
+/// The reason why an attempt did not write.
 #[derive(Debug, Clone)]
 enum WriteFailure {
-    /// It certainly did not: why.
+    /// It certainly did not write; the reason.
     Certain(String),
-    /// The same: the partition that it was proposed to does not have its keys.
+    /// It certainly did not write: the partition does not have the keys.
     Elsewhere,
-    /// What the client is told.
+    /// A final error, which the client gets.
     Told(String),
 }
 
 type WriteAttempt = Result<Bytes, WriteFailure>;
 
 impl PartWrite<'_> {
-    /// The replies, when a majority has what was written. What was certainly not written is tried
-    /// again while there is time.
+    /// Returns the replies when a majority has the writes. Certain failures are retried while there
+    /// is time.
     pub async fn done(&self) -> Vec<Result<Bytes, Unanswered>> {
         let answers = self.tries().await;
         answers.iter().for_each(|answer| self.count(answer));
         answers
     }
 
-    /// The only reply. REQUIRES: there is one item.
+    /// Returns the only reply. REQUIRES: there is one item.
     pub async fn one(&self) -> Result<Bytes, Unanswered> {
         let none = || Unanswered::Told("ERR internal error: nothing was proposed".to_owned());
         self.done().await.pop().ok_or_else(none)?
@@ -104,7 +105,7 @@ impl PartWrite<'_> {
         loop {
             let tried = self.once(&left, attempt).await;
             let is_last = self.requester.is_last();
-            // What was refused is not written behind what came after it.
+            // A refused write is not repeated after the writes that followed it.
             let is_refused = |tried: &WriteAttempt| {
                 matches!(
                     tried,
@@ -157,7 +158,8 @@ impl PartWrite<'_> {
             .collect()
     }
 
-    /// Whether all keys lie in a half that was cut off here, and that is found the next time.
+    /// Returns whether all keys are in a child that was split off on this node; the next attempt
+    /// finds it.
     fn is_in_half(&self) -> bool {
         let whole = self.at.now(self.requester.cluster);
         let now = self.requester.spot(&self.at);
@@ -177,7 +179,7 @@ impl PartWrite<'_> {
         }
     }
 
-    /// One try of these items; an answer for each.
+    /// Makes one attempt for these items. Returns an outcome for each.
     async fn once(&self, items: &[usize], attempt: usize) -> Vec<WriteAttempt> {
         let requester = self.requester;
         let all = |why: &WriteFailure| vec![Err(why.clone()); items.len()];
@@ -203,8 +205,9 @@ impl PartWrite<'_> {
         }
     }
 
-    /// The answer of a node, or why it is not waited for to the end: another one has led the
-    /// partition for a while, or no majority of nodes is reached, and the client can ask another.
+    /// Returns a node's answer, or why this node stops waiting for it. Either another node has led
+    /// the partition for a while, or this node reaches no majority and the client can ask another
+    /// node.
     async fn unless_in_vain<T>(
         &self,
         asked: NodeId,
@@ -231,15 +234,15 @@ impl PartWrite<'_> {
         }
     }
 
-    /// Whether the client is better off with another node than with this one, which reaches neither
-    /// the node that was asked nor a majority.
+    /// Returns whether the client should ask another node: this one reaches neither the node that
+    /// was asked nor a majority.
     fn is_cut_off_from(&self, asked: NodeId, now: Duration) -> bool {
         let cluster = self.requester.cluster;
         let is_clustered = self.requester.work.client.port.is_clustered();
         is_clustered && cluster.lacks_majority(now) && !cluster.reaches(now, asked)
     }
 
-    /// Whether the replica here knows of a leader on another node.
+    /// Returns whether this node's replica knows a leader on another node.
     fn is_led_by_another(&self, node: NodeId) -> bool {
         let cluster = self.requester.cluster;
         let spot = self.requester.spot(&self.at);
@@ -249,7 +252,7 @@ impl PartWrite<'_> {
         leader.is_some_and(|leader| leader != node)
     }
 
-    /// Has another node propose them. They are sent once at most.
+    /// Forwards the items to another node, at most once.
     async fn forward(&self, node: &MapNode, items: &[usize]) -> Vec<WriteAttempt> {
         let requester = self.requester;
         let header = ForwardHeader {
@@ -306,7 +309,8 @@ impl PartWrite<'_> {
     }
 }
 
-/// The reply among those of another node to an item. `is_behind`: others came before it.
+/// Returns the reply to an item among another node's replies. `is_behind` if other items precede
+/// it.
 fn taken(
     node: &MapNode,
     bytes: &Bytes,
@@ -315,11 +319,11 @@ fn taken(
 ) -> WriteAttempt {
     let Some(last) = replies.get(count - 1) else {
         return Err(match (count, replies.is_empty()) {
-            // It stopped before it came to this.
+            // The node stopped before this item.
             (1, true) if is_behind => {
                 WriteFailure::Certain(format!("node {} did not come to it", node.name))
             }
-            // Its EXEC was not looked at.
+            // The node did not evaluate the EXEC.
             (2.., false) => WriteFailure::Told(
                 "ERR this MULTI has more commands than another node takes at a time".to_owned(),
             ),
@@ -331,7 +335,7 @@ fn taken(
         let why = split::error(reply).unwrap_or_default();
         return Err(WriteFailure::Certain(why));
     }
-    // A command that was refused says why; EXEC does not.
+    // The error of a refused command gives the reason; that of EXEC does not.
     let before = replies[..count - 1].iter();
     match before
         .filter_map(|range| split::error(&bytes[range.clone()]))
@@ -346,7 +350,7 @@ fn garbled(node: &MapNode) -> WriteFailure {
     uncertain(&format!("what node {} answers is no reply", node.name))
 }
 
-/// Proposes to the replica here, in this order. It must lead to take them.
+/// Proposes the items to this node's replica in this order. It must lead to accept them.
 async fn propose(
     requester: &Requester<'_>,
     group: GroupId,
@@ -360,7 +364,7 @@ async fn propose(
     let proposals = proposals.into_iter().map(|proposal| -> (Bytes, WriteDone) {
         let (done, answered) = oneshot::channel();
         answers.push(answered);
-        // Who gave up is told nothing.
+        // A requester that gave up gets nothing.
         (proposal, Box::new(move |answer| drop(done.send(answer))))
     });
     let proposals = proposals.collect();
@@ -368,7 +372,7 @@ async fn propose(
     let clock = requester.work.shared.store.clock();
     let mut tried = Vec::with_capacity(answers.len());
     for mut answered in answers {
-        // Those behind the first are mostly there when that is.
+        // The answers after the first are mostly ready when the first is.
         let answer = match answered.try_recv() {
             Ok(answer) => Some(Ok(answer)),
             Err(TryRecvError::Closed) => Some(Err(())),
@@ -382,7 +386,7 @@ async fn propose(
     tried
 }
 
-/// What became of a proposal; `None`: it is not known in time.
+/// Returns the outcome of a proposal. `None` if it is not known in time.
 fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> WriteAttempt {
     match answer {
         Some(Ok(Ok(bytes))) if is_elsewhere(&bytes) => Err(WriteFailure::Elsewhere),
@@ -401,7 +405,7 @@ fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> WriteAttempt {
     }
 }
 
-/// Moves a partition's time on, by an entry that does nothing.
+/// Advances a partition's time with an entry that does nothing else.
 pub async fn move_time(requester: &Requester<'_>, group: GroupId) -> Result<(), String> {
     let moved = propose(requester, group, vec![Bytes::new()]).await;
     let why = |why| match why {

@@ -1,5 +1,6 @@
-//! Commands that write one key each and follow each other: those of a partition are proposed
-//! together.
+//! Answers consecutive commands that write one key each.
+//!
+//! The commands of a partition are proposed together.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,8 +12,8 @@ use super::super::ask::{Requester, Unanswered, all};
 use super::super::counts::RoutedCounts;
 use super::super::node::Cluster;
 use super::check;
+use super::key_spot::{LiveAt, LiveSpot};
 use super::parts::check_size;
-use super::spot::{LiveAt, LiveSpot};
 use super::write::{PartWrite, WriteItem};
 use crate::command::COMMANDS;
 use crate::execute::Outcome;
@@ -23,14 +24,14 @@ use crate::work::{Done, OwnedWrites, Work};
 type Answers = Vec<Result<Bytes, Unanswered>>;
 type PartWriting<'a> = Pin<Box<dyn Future<Output = Answers> + Send + 'a>>;
 
-/// What is proposed to one partition, and which of the commands these are.
+/// The commands that are proposed to one partition, and their indexes.
 struct GroupWrites<'a> {
     group: GroupId,
     write: PartWrite<'a>,
     commands: Vec<usize>,
 }
 
-/// Answers all of them, in their order.
+/// Answers all commands in their order.
 pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Done {
     let mut requester = Requester::new(work, cluster);
     let mut answers: Vec<Option<Result<Bytes, Unanswered>>> = vec![None; writes.commands.len()];
@@ -39,7 +40,7 @@ pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Don
         for (number, answer) in propose(&requester, writes, &left).await {
             answers[number] = Some(answer);
         }
-        // What was proposed to a partition that had just been cut was not written.
+        // Proposals to a partition that had just been split were not written.
         let is_apart =
             |number: &usize| matches!(answers[*number], Some(Err(Unanswered::OtherMap(_))));
         left.retain(is_apart);
@@ -71,7 +72,7 @@ pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Don
     }
 }
 
-/// Proposes those of these numbers; an answer for each.
+/// Proposes the commands with these indexes. Returns an answer for each.
 async fn propose(
     requester: &Requester<'_>,
     writes: &OwnedWrites,
@@ -94,7 +95,7 @@ async fn propose(
     answers
 }
 
-/// Puts a command to those of its partition, or says why it is refused.
+/// Adds a command to those of its partition, or returns why it is refused.
 fn put<'a>(
     requester: &'a Requester<'a>,
     groups: &mut Vec<GroupWrites<'a>>,

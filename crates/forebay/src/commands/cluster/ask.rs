@@ -1,4 +1,4 @@
-//! `forebay cluster pause`, `remove`, `cancel`: what is asked of the coordinator.
+//! `forebay cluster pause`, `remove`, `cancel`: requests to the coordinator.
 
 use std::time::Duration;
 
@@ -12,19 +12,20 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// Say that a node is worked on: for so long it is not taken for lost when it is down
+/// Announce maintenance of a node: for this time the cluster does not count it as lost when it is
+/// down
 ///
 /// With --json one object {node, for_ms}.
 #[derive(Debug, Args)]
 pub struct Pause {
     node: NodeName,
 
-    /// How long, from 1s to 30d: 10m, 1h
+    /// How long, from 1s to 30d, such as 10m or 1h
     #[arg(long = "for", value_name = "TIME", value_parser = parse_pause, default_value = "10m")]
     time: Duration,
 }
 
-/// Forget a node that is stopped and holds nothing any more
+/// Forget a node that is stopped and has no data any more
 ///
 /// With --json one object {node, removed}.
 #[derive(Debug, Args)]
@@ -32,10 +33,10 @@ pub struct Remove {
     node: NodeName,
 }
 
-/// End a rollout that was not committed, a load of which nothing is added yet, or a plan that is
-/// carried out; `status` shows its name
+/// Cancel a rollout that is not committed, a load that has added nothing yet, or a running plan;
+/// `status` shows its name
 ///
-/// What a plan has done stays. With --json one object {rollout, cancelled}.
+/// Moves of a plan that are complete are kept. With --json one object {rollout, cancelled}.
 #[derive(Debug, Args)]
 pub struct Cancel {
     rollout: RequestId,

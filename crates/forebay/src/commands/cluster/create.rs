@@ -1,4 +1,4 @@
-//! `forebay cluster create`.
+//! `forebay cluster create`: creates a cluster over a store.
 
 use anyhow::bail;
 use clap::Args;
@@ -14,25 +14,24 @@ use crate::cluster_handle::is_in_cluster;
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Make a cluster over --store, once. The store is made when there is none
+/// Create a cluster over --store. The store is created if it does not exist
 ///
-/// From then on the store is the cluster's: which version of a table serves is said by the
-/// cluster's catalog, which lies in the store, and older programs and servers without --cluster
-/// refuse it. With --json one object {cluster, id, tables}, where tables lists what is to be
-/// swapped in, of a store that had tables.
+/// Afterwards the store belongs to the cluster. The cluster's catalog, which is in the store, says
+/// which version of a table serves. Older programs and servers without --cluster refuse the store.
+/// With --json one object {cluster, id, tables}. If the store had tables, tables lists the ones to
+/// swap in.
 #[derive(Debug, Args)]
 pub struct CreateCluster {
-    /// What people call it: 1 to 64 of A-Z a-z 0-9 _ . -
+    /// The cluster's name for people: 1 to 64 of A-Z a-z 0-9 _ . -
     #[arg(long, value_name = "NAME", default_value = "forebay")]
     name: ClusterName,
 
-    /// The store has tables: take it all the same. They serve in the cluster once they are swapped
-    /// in
+    /// Use the store even if it has tables. They serve in the cluster once they are swapped in
     #[arg(long)]
     adopt: bool,
 
-    /// The format of its catalog: an older one, while some nodes run an older program. Then
-    /// `cluster upgrade` raises it
+    /// The format of the cluster's catalog: an older one while some nodes run an older program.
+    /// `cluster upgrade` raises it later
     #[arg(long, value_name = "N", default_value_t = NEWEST_FORMAT, value_parser = clap::value_parser!(u64).range(FORMATS[0]..=FORMATS[1]))]
     format: u64,
 
@@ -73,7 +72,7 @@ pub fn run(args: &CreateCluster, context: &Context) -> anyhow::Result<Outcome> {
         created_unix_ms: context.clock.unix_ms(),
     };
     let identity = match catalog.create(&identity, timing) {
-        // An earlier try ended before the store was given over.
+        // An earlier try ended before the cluster owned the store.
         Err(CatalogError::Exists(_)) => catalog.identity()?,
         identity => identity?,
     };

@@ -1,4 +1,5 @@
-//! `forebay cluster restore` and `repair_store`: after the store, or a part of it, was lost.
+//! `forebay cluster restore` and `repair-store`: commands for after the store, or a part of it, was
+//! lost.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,36 +22,36 @@ use crate::human;
 
 #[derive(Debug, Args)]
 struct Caches {
-    /// The cache of a node (serve --cache), which may run. Give all that are reachable here
+    /// The cache of a node (serve --cache); the node may be running. Give every cache reachable
+    /// from this machine
     #[arg(long = "cache", value_name = "DIR", required = true)]
     caches: Vec<PathBuf>,
 }
 
-/// Make the cluster's catalog anew, after it was lost or damaged, of what nodes noted in their
-/// caches
+/// Rebuild the cluster's catalog, after it was lost or damaged, from the notes in the nodes' caches
 ///
-/// The newest of what the caches know becomes the catalog; give that of the node that knows most,
-/// which `GET /v1/cluster` and the logs tell. Changes that none of them knows are lost. Nodes that
-/// run go on with it. A catalog that is whole and not older is left as it is. Without --yes nothing
-/// is changed. With --json one object {cluster, from, known_revision, found_revision, revision,
-/// term, tables, restored}, where tables lists {table, version}.
+/// The newest catalog in the caches becomes the catalog. Give the cache of the node that knows the
+/// newest revision; `GET /v1/cluster` and the logs show it. Changes that no cache knows are lost.
+/// Running nodes continue with the new catalog. A catalog that is intact and not older is left as
+/// it is. Without --yes nothing is changed. With --json one object {cluster, from, known_revision,
+/// found_revision, revision, term, tables, restored}, where tables lists {table, version}.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
     #[command(flatten)]
     caches: Caches,
 
-    /// Write it
+    /// Write the catalog
     #[arg(long)]
     yes: bool,
 }
 
-/// Put back into the store what it lost of the tables' files, from the caches of nodes
+/// Copy the table files that the store lost back into it, from the caches of nodes
 ///
-/// That is the versions that serve, and those that a rollback goes to. Each file is read and
-/// checked before it is sent. Run it again where it was cut short, and on each node's machine with
-/// that node's cache: the last run ends with 0, those before with 1, and say what is missing still.
-/// With --json one object {files, bytes, manifests, missing, problems}, where missing lists {table,
-/// version, manifest, files, bytes}.
+/// These are the files of the serving versions and of the versions that a rollback would serve.
+/// Each file is read and checked before it is sent. If a run was interrupted, run the command
+/// again. Run it on each node's machine with that node's cache. The last run exits with 0. The
+/// earlier runs exit with 1 and list what is still missing. With --json one object {files, bytes,
+/// manifests, missing, problems}, where missing lists {table, version, manifest, files, bytes}.
 #[derive(Debug, Args)]
 pub struct RepairStoreArgs {
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! `forebay cluster force-recover`: what only lost replicas had is given up.
+//! `forebay cluster force-recover`: continues with the remaining replicas and gives up what only
+//! lost replicas had.
 
 use anyhow::bail;
 use clap::Args;
@@ -11,17 +12,17 @@ use super::status::seen;
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Let the partitions of a live table that lost their majority for good go on from what is left
+/// Recover the partitions of a live table that lost their majority for good, from the replicas left
 ///
-/// Without --yes it shows which replicas are gone, which remain and how far each is, changes
-/// nothing, and ends with exit code 2 where there is something to accept. With --yes the replica
-/// that has most of a partition goes on alone, and comes to have others beside it. Writes that
-/// were acknowledged, and that only the replicas that are gone had, are lost then; what nobody
-/// had acknowledged may be there. Replicas that are gone are removed if they come back. Refused
-/// where a majority may answer: start the nodes that are down, if that is possible at all. Do not
-/// start them cut off from the store. Ends with exit code 1 while a partition has no leader and it
-/// is not known yet whether its majority is lost: ask again. With --json one object {table,
-/// partitions, accepted}; partitions lists {table, partition, group, gone, remaining, waits_for}.
+/// Without --yes it shows the lost replicas, the remaining replicas and how far each has come. It
+/// changes nothing, and exits with 2 if there is a loss to accept. With --yes the most advanced
+/// replica of each partition continues alone, and gets new replicas beside it later. Acknowledged
+/// writes that only the lost replicas had are then lost. Writes that were never acknowledged may
+/// appear. Lost replicas are removed if they come back. The command is refused if a majority may
+/// still answer: start the nodes that are down, if that is possible. Do not start them cut off from
+/// the store. It exits with 1 while a partition has no leader and it is not yet known whether its
+/// majority is lost; try again later. With --json one object {table, partitions, accepted};
+/// partitions lists {table, partition, group, gone, remaining, waits_for}.
 #[derive(Debug, Args)]
 pub struct ForceRecover {
     table: TableName,

@@ -1,4 +1,4 @@
-//! `forebay cluster`: making a cluster, and operating it.
+//! `forebay cluster`: creates and operates a cluster.
 
 mod ask;
 mod create;
@@ -20,12 +20,12 @@ use moving::WordsWithYes;
 pub use moving::{read_plan, serving_summaries};
 pub use status::paces;
 
-/// Make a cluster of nodes over a store, see how it is, and operate it
+/// Create a cluster of nodes over a store, show its state, and operate it
 ///
-/// A cluster's nodes are servers (forebay serve --cluster) over one store. Tables are divided over
-/// them, with replicas; a push is prepared, verified and swapped on all nodes or on none. What the
-/// cluster is, is written in the store: there is no further service.
-/// docs/how-to/set-up-a-cluster.md has the rest.
+/// A cluster's nodes are servers (forebay serve --cluster) over one store. Tables are divided among
+/// them, with replicas. A push is prepared and verified on all nodes, and all nodes switch to it or
+/// none does. The cluster's state is written in the store; there is no other service.
+/// docs/how-to/set-up-a-cluster.md has the details.
 #[derive(Debug, Args)]
 pub struct Cluster {
     #[command(subcommand)]
@@ -36,30 +36,31 @@ pub struct Cluster {
 enum ClusterCommand {
     Create(create::CreateCluster),
     Status(status::StatusArgs),
-    /// Let nodes that hold nothing come to hold their share
+    /// Give nodes that have no data their share of the tables
     ///
-    /// Without names all that hold nothing, but those that were drained. Without --yes the plan is
-    /// shown, and nothing is changed. With --json one object {plan, ended, reason, seconds}: plan
-    /// is {wish, cuts, batches, copied_bytes, expected_s, nodes, note}, and nodes lists {node,
-    /// before_bytes, after_bytes, copied_bytes}; ended is done or stopped, null without --yes. What
-    /// is only shown ends with exit code 2, unless there is nothing to do.
+    /// Without names it adds all nodes without data, except drained ones. Without --yes it shows
+    /// the plan and changes nothing. With --json one object {plan, ended, reason, seconds}: plan is
+    /// {goal, splits, batches, copied_bytes, expected_s, nodes, note}, and nodes lists {node,
+    /// before_bytes, after_bytes, copied_bytes}. ended is done or stopped, and null without --yes.
+    /// A plan that is only shown exits with 2, unless there is nothing to do.
     Add(WordsWithYes<moving::AddArgs>),
-    /// Let other nodes come to hold what these hold; it ends when they hold nothing
+    /// Move all data away from these nodes to other nodes
     ///
-    /// Then they can be stopped and removed. A node that is down can be drained: others bring what
-    /// it held from each other and from the store. The rest is as for `cluster add`.
+    /// Afterwards the nodes can be stopped and removed. A node that is down can be drained: the
+    /// other nodes fetch its data from each other and from the store. Options and output are those
+    /// of `cluster add`.
     Drain(WordsWithYes<moving::DrainArgs>),
-    /// Let one node, which holds nothing, take the place of another
+    /// Replace one node by another that has no data
     ///
-    /// In the same zone nothing else moves. The rest is as for `cluster add`.
+    /// In the same zone nothing else moves. Options and output are those of `cluster add`.
     Replace(WordsWithYes<moving::ReplaceArgs>),
-    /// Let so many nodes come to hold each part of a table
+    /// Change the number of replicas of a table
     ///
-    /// The rest is as for `cluster add`.
+    /// Options and output are those of `cluster add`.
     Replicas(WordsWithYes<moving::TableReplicas>),
-    /// Even out what nodes hold
+    /// Balance the data among the nodes
     ///
-    /// The rest is as for `cluster add`.
+    /// Options and output are those of `cluster add`.
     Rebalance(WordsWithYes<moving::RebalanceArgs>),
     Plan(moving::PlanMoves),
     Apply(moving::ApplyArgs),

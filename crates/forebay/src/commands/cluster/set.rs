@@ -1,4 +1,4 @@
-//! `forebay cluster set`.
+//! `forebay cluster set`: changes a setting of a running cluster.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use crate::human;
 
 /// Change a setting of the cluster while it runs
 ///
-/// Nodes follow within seconds, without a restart. With --json one object {node_timeout_ms}.
+/// Nodes apply it within seconds, without a restart. With --json one object {node_timeout_ms}.
 #[derive(Debug, Args)]
 pub struct SetArgs {
-    /// A node that sends no heartbeat for so long is down, from 200ms to 10m. Heartbeats, the
-    /// coordinator's lease and all other times of the protocols are ratios of it
+    /// The time without a heartbeat after which a node counts as down, from 200ms to 10m.
+    /// Heartbeats, the coordinator lease and all other times of the protocols are ratios of it
     /// (docs/explanation/cluster-architecture.md)
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     node_timeout: Duration,
 }
 
-/// How long the protocols of a cluster that is made wait.
+/// The times of the protocols of a new cluster.
 #[derive(Debug, Args)]
 pub struct NodeTimeout {
-    /// A node that sends no heartbeat for so long is down, from 200ms to 10m. Heartbeats, the
-    /// coordinator's lease and all other times of the protocols are ratios of it
+    /// The time without a heartbeat after which a node counts as down, from 200ms to 10m.
+    /// Heartbeats, the coordinator lease and all other times of the protocols are ratios of it
     /// (docs/explanation/cluster-architecture.md)
     #[arg(long, value_name = "TIME", value_parser = parse_timeout, default_value = "10s")]
     node_timeout: Duration,

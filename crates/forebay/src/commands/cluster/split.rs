@@ -1,4 +1,4 @@
-//! `forebay cluster split`: a partition of a live table is split.
+//! `forebay cluster split`: splits a partition of a live table.
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::key::KeyForm;
 
-/// How long the split, and a leader of the new partition, are waited for.
+/// How long the command waits for the split and for a leader of the new partition.
 const LONGEST: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Split a partition of a live table at a key or, of a hashed table, at a slot
 ///
-/// What comes before the place stays in the partition. The rest becomes another one, on the same
-/// nodes, with a leader of its own. Commands on the rest wait until that is elected, or are
-/// told to try again; nothing acknowledged is lost. It is refused while replicas of the partition
-/// are not all where they are wanted, and while the table is loaded (exit code 4). Splits are not
-/// taken back. Where a partition begins at the place already, nothing is done. With --json one
-/// object {table, at, partition, led}: partition is the new one, and led says whether it has a
-/// leader yet.
+/// Keys before the split point stay in the partition. The rest becomes a new partition on the same
+/// nodes, with its own leader. Commands on the new partition wait until its leader is elected, or
+/// get an error that asks them to try again. No acknowledged write is lost. The command is refused
+/// (exit code 4) while the table is being loaded, or while replicas of the partition are not where
+/// they are wanted. A split cannot be undone. If a partition begins at the split point already,
+/// nothing is done. With --json one object {table, at, partition, led}: partition is the new one,
+/// and led says whether it has a leader yet.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("point").required(true).args(["at", "slot"]))]
 pub struct Split {
     table: TableName,
 
-    /// Of an ordered table (others: --slot): the key that the new partition begins with, without
-    /// the table's name; there need not be such a key
+    /// The split point of an ordered table (others: --slot): the first key of the new partition,
+    /// without the table's name. The key need not exist
     #[arg(long, value_name = "KEY")]
     at: Option<String>,
 
     #[command(flatten)]
     form: KeyForm,
 
-    /// Of a hashed table: the slot that the new partition begins with, from 1 to 16383
+    /// The split point of a hashed table: the first slot of the new partition, from 1 to 16383
     #[arg(long, value_name = "N", value_parser = parse_slot)]
     slot: Option<u16>,
 }
@@ -80,7 +80,7 @@ pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Waits a while until a partition begins at that place, and has had a leader.
+/// Waits for a limited time until a partition begins at the split point and has had a leader.
 fn wait_for_child(
     client: &ClusterClient,
     context: &Context,

@@ -1,4 +1,4 @@
-//! `forebay cluster status`.
+//! `forebay cluster status`: shows the state of a cluster.
 
 use std::time::Duration;
 
@@ -20,30 +20,30 @@ use crate::node_http::PageError;
 use crate::node_pages::NodePages;
 use crate::render::Columns;
 
-/// How many nodes are asked.
+/// How many nodes the command asks.
 const ASKED: usize = 4;
-/// How long they have to answer.
+/// How long a node has to answer.
 const WITHIN: Duration = Duration::from_secs(2);
-/// How many of the hottest partitions are shown.
+/// How many of the hottest partitions the command shows.
 const SHOWN_HOT: usize = 3;
 
-/// Say how the cluster is, what is wrong, and what to do
+/// Show the state of the cluster, its problems, and what to do about them
 ///
-/// Nodes are asked, which know it from the coordinator. Where none answers, what the store's
-/// catalog says is shown, and that no node confirmed it.
+/// The command asks nodes, which know the state from the coordinator. If no node answers, it shows
+/// what the store's catalog says, and that no node confirmed it.
 ///
 /// With --json one object {cluster, healthy, source, problems, down, notes, format, revision, term,
-/// node_timeout_ms, coordinator, catalog_lost, nodes, tables, plan, loads, live, reads}; source is
-/// coordinator, node or catalog, down has the problems for which something is not read or not
-/// written; nodes is a list of {name, zone, state, listen, serves, holds, free_bytes,
-/// fetched_bytes_per_s, problems}, tables one of {table, version, previous, replicas,
-/// replicas_wanted, rollout, live, backup_unix_ms}, the last where there is a backup; live.traffic
-/// has what is asked of nodes and partitions of live tables in a minute, reads the same of batch
-/// tables; loads, where there are any, one of {request, table, stage, rows, bytes, progress}.
+/// node_timeout_ms, coordinator, catalog_lost, nodes, tables, plan, loads, live, reads}. source is
+/// coordinator, node or catalog. down has the problems that stop reads or writes. nodes lists
+/// {name, zone, state, listen, serves, holds, free_bytes, fetched_bytes_per_s, problems}. tables
+/// lists {table, version, previous, replicas, replicas_desired, rollout, live, backup_unix_ms}, the
+/// last only if there is a backup. live.traffic has the requests per minute of nodes and partitions
+/// of live tables; reads has the same of batch tables. loads, if there are any, lists {request,
+/// table, stage, rows, bytes, progress}.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Ask these nodes, at their HTTP addresses, and not those that the store names; the store is
-    /// not read
+    /// Ask these nodes, at their HTTP addresses, instead of those that the store names; the store
+    /// is not read
     #[arg(
         long = "node",
         env = "FOREBAY_NODES",
@@ -52,8 +52,8 @@ pub struct StatusArgs {
     )]
     nodes: Vec<HostPort>,
 
-    /// For monitors: end with 0 where the cluster is well, 1 where it is degraded, 2 where
-    /// something is not read or not written, 3 where that is not known
+    /// For monitors: set the exit code. 0: the cluster is healthy; 1: it is degraded; 2: something
+    /// cannot be read or written; 3: the state is unknown
     #[arg(long)]
     check: bool,
 }
@@ -94,7 +94,7 @@ fn look(args: &StatusArgs, context: &Context) -> anyhow::Result<Status> {
     status.with_context(|| format!("no node says how the cluster is: {}", silent.join("; ")))
 }
 
-/// With the times of backups, which the store notes.
+/// Adds the times of backups, which the store notes.
 fn with_backups(mut status: Status, context: &Context) -> Status {
     match context
         .open_store()
@@ -114,7 +114,7 @@ fn with_backups(mut status: Status, context: &Context) -> Status {
     status
 }
 
-/// The state of the cluster, by who knows most of it.
+/// Returns the state of the cluster from the best-informed source.
 pub fn seen(client: &ClusterClient, pages: &NodePages) -> anyhow::Result<Status> {
     let (_, model) = client.model()?;
     let (status, silent) = Answers::of_cluster(pages, &model).merge();
@@ -124,13 +124,13 @@ pub fn seen(client: &ClusterClient, pages: &NodePages) -> anyhow::Result<Status>
     }
 }
 
-/// What nodes said of the cluster.
+/// The answers of nodes about the cluster's state.
 struct Answers(Vec<(String, Result<Status, PageError>)>);
 
 impl Answers {
     fn of_cluster(pages: &NodePages, model: &Model) -> Self {
         let mut nodes: Vec<&NodeEntry> = model.all_nodes().collect();
-        // Those that are down by the catalog are asked, too: it may be old.
+        // Nodes that are down in the catalog are asked, too: the catalog may be old.
         nodes.sort_by_key(|node| (!node.is_up(), node.id));
         let asked = nodes.into_iter().filter_map(|node| {
             let http = node.http.clone()?;
@@ -145,7 +145,8 @@ impl Answers {
         Self(names.into_iter().zip(answers).collect())
     }
 
-    /// What the node said that knows most, with what others said otherwise; and who said nothing.
+    /// Returns the answer of the best-informed node, with the contradictions of others, and the
+    /// nodes that did not answer.
     fn merge(self) -> (Option<Status>, Vec<String>) {
         let (mut silent, mut said) = (Vec::new(), Vec::new());
         for (name, answer) in self.0 {
@@ -166,8 +167,9 @@ impl Answers {
     }
 }
 
-/// What the catalog says, and, as that may be old, whether somebody writes it. Of live tables it
-/// says little: the coordinator is asked by way of it.
+/// Returns the state from the catalog. The catalog may be old, so the state says whether a
+/// coordinator still writes it. It says little about live tables: through it the command finds the
+/// coordinator.
 fn of_catalog(client: &ClusterClient, silent: &[String]) -> anyhow::Result<Status> {
     let mut status = client.status()?;
     let is_any_up = status.nodes.iter().any(|node| node.state == "up");
@@ -194,7 +196,7 @@ fn of_catalog(client: &ClusterClient, silent: &[String]) -> anyhow::Result<Statu
     Ok(status)
 }
 
-/// How fast nodes copied lately, as far as a node says that.
+/// Returns how fast nodes copied recently, for the nodes that report it.
 pub fn paces(model: &Model, pages: &NodePages) -> Paces {
     let (status, _) = Answers::of_cluster(pages, model).merge();
     let nodes = status.map_or_else(Vec::new, |status| status.nodes);
@@ -263,7 +265,7 @@ pub fn text(status: &Status) -> String {
     format!("{text}\n{nodes}\n{tables}")
 }
 
-/// How much is asked of nodes, and of which partitions most.
+/// Describes the traffic of nodes and the hottest partitions of live tables.
 fn busy(traffic: &TrafficStatus) -> String {
     if traffic.is_quiet() {
         return String::new();
@@ -301,7 +303,7 @@ fn busy(traffic: &TrafficStatus) -> String {
     }
 }
 
-/// How much nodes look up in batch tables, and of which partitions most.
+/// Describes the look-ups of nodes in batch tables and the hottest partitions.
 fn read(reads: &ReadsStatus) -> String {
     let second = |minute: u64| human::count(minute.div_ceil(60));
     let mut nodes = Columns::new(["batch tables on", "reads/s"]);
@@ -324,7 +326,7 @@ fn read(reads: &ReadsStatus) -> String {
     }
 }
 
-/// A plan that is carried out, on a line.
+/// Describes a running plan in one line.
 pub fn moving(plan: &PlanStatus) -> String {
     let stage = match plan.stage {
         _ if plan.cancelled => "it was cancelled, and ends".to_owned(),
@@ -372,7 +374,7 @@ pub fn moving(plan: &PlanStatus) -> String {
     )
 }
 
-/// A load that is under way, on a line.
+/// Describes a running load in one line.
 pub fn loading(load: &LoadStatus) -> String {
     let (to, what) = match load.stage {
         LoadStage::Fetching => ("brought to", "have it"),

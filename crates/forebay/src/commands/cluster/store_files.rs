@@ -1,4 +1,4 @@
-//! What is written into a cluster's store past its catalog and its pushes: after a disaster.
+//! Writes files into a cluster's store after a disaster, past its catalog and its pushes.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -11,7 +11,7 @@ use forebay_objects::{Address, Objects, Patience};
 use crate::cluster_handle::{is_in_cluster, store_error};
 use crate::context::Context;
 
-/// What is read and written at a time.
+/// The bytes read and written at a time.
 const PIECE_BYTES: u64 = 4 << 20;
 
 fn objects(context: &Context, patience: Patience) -> anyhow::Result<Objects> {
@@ -20,7 +20,7 @@ fn objects(context: &Context, patience: Patience) -> anyhow::Result<Objects> {
     objects.with_context(|| format!("{url}: cannot use it"))
 }
 
-/// Refuses a store that is none of a cluster's. One that is lost with its file will do.
+/// Refuses a store that does not belong to a cluster. A store whose own file is lost is accepted.
 pub fn check(context: &Context) -> anyhow::Result<()> {
     if !context.is_remote() && !context.disk.exists(&context.store_path()?)? {
         bail!(
@@ -41,7 +41,7 @@ pub fn check(context: &Context) -> anyhow::Result<()> {
     }
 }
 
-/// Makes the store's own file where that is lost.
+/// Writes the store's own file if it is lost.
 pub fn make(context: &Context) -> anyhow::Result<()> {
     let content = cluster_store_file();
     if context.is_remote() {
@@ -59,7 +59,7 @@ pub fn make(context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where files of tables go.
+/// A destination of table files.
 pub enum RestoreTarget<'a> {
     Directory(&'a Store),
     Bucket(Objects),
@@ -73,7 +73,7 @@ impl<'a> RestoreTarget<'a> {
         })
     }
 
-    /// `advance` is told of bytes written.
+    /// Writes a file. Calls `advance` with the bytes written.
     pub fn put(
         &self,
         table: &TableName,
@@ -98,7 +98,7 @@ impl<'a> RestoreTarget<'a> {
     }
 }
 
-/// Under its name it is there as a whole only.
+/// Copies a file. The file gets its name only once it is complete.
 fn copy(store: &Store, to: &Path, from: &dyn ReadFile, advance: &dyn Fn(u64)) -> io::Result<()> {
     let disk = &**store.disk();
     let dir = dir_of(to);

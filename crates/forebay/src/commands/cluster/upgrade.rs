@@ -1,4 +1,4 @@
-//! `forebay cluster upgrade`.
+//! `forebay cluster upgrade`: raises the format of a cluster's catalog.
 
 use clap::Args;
 use forebay_cluster::model::NEWEST_FORMAT;
@@ -8,14 +8,15 @@ use serde_json::json;
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Raise the format of the cluster's catalog to the newest of this program, once all nodes speak it
+/// Raise the format of the cluster's catalog to the newest of this program, once all nodes support
+/// it
 ///
-/// Before, what the newer format has is refused. Afterwards nodes and commands of an older program
-/// are. There is no way back. Without --yes nothing is changed. With --json one object {format,
-/// newest, upgraded}, where format is that of before.
+/// Before the upgrade, features of the newer format are refused. Afterwards nodes and commands of
+/// an older program are refused. There is no way back. Without --yes nothing is changed. With
+/// --json one object {format, newest, upgraded}, where format is the format before the upgrade.
 #[derive(Debug, Args)]
 pub struct Upgrade {
-    /// Do it
+    /// Raise the format
     #[arg(long)]
     yes: bool,
 }

@@ -1,4 +1,4 @@
-//! `forebay cluster watch`.
+//! `forebay cluster watch`: prints what a cluster does as it happens.
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use super::status::{loading, moving, rollout, seen};
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Between two looks.
+/// The time between two polls.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Tell what is under way, a line for each step, until it is over
+/// Print the progress of running operations, a line for each step, until they have ended
 ///
-/// Rollouts, plans, loads, nodes that change their state, problems that come and go. With --json a
-/// line is an object {event, text}: event is rollout, plan, load, node or problem.
+/// It prints rollouts, plans, loads, changes of node states, and problems as they appear and
+/// disappear. With --json a line is an object {event, text}: event is rollout, plan, load, node or
+/// problem.
 #[derive(Debug, Args)]
 pub struct Watch {
-    /// Go on when nothing is under way, until it is interrupted
+    /// Continue when nothing is running, until interrupted
     #[arg(long)]
     forever: bool,
 }

@@ -1,4 +1,4 @@
-//! What planners are told of the load on a table of a cluster: as its nodes measured it.
+//! The load on a table of a cluster, as its nodes measured it, for the planners.
 
 use forebay_cluster::model::{Model, Survey};
 use forebay_cluster::planning::Summaries;
@@ -9,7 +9,7 @@ use forebay_engine::TableName;
 use crate::commands::cluster::serving_summaries;
 use crate::context::Context;
 
-/// The words of --from-load.
+/// The values of --from-load.
 const WINDOWS: [(&str, TrafficWindow); 3] = [
     ("1m", TrafficWindow::Minute),
     ("1h", TrafficWindow::Hour),
@@ -34,12 +34,12 @@ pub fn shown_window(window: TrafficWindow) -> &'static str {
     }
 }
 
-/// A cluster, with what is known of the load on its tables.
+/// A cluster with the known load on its tables.
 pub struct MeasuredCluster {
     pub model: Model,
     pub survey: Survey,
     pub reads: BatchReads,
-    /// What serves of batch tables, where the one that is asked for is such a table.
+    /// The serving versions of batch tables, if the table is a batch table.
     pub batch: Option<Summaries>,
 }
 

@@ -1,4 +1,4 @@
-//! `forebay plan insert`: splits and moves before a bulk insert.
+//! `forebay plan insert`: plans splits and moves before a bulk insert.
 
 use std::path::Path;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn run_file(input: &Path, args: &Insert, context: &Context) -> anyhow::Result<Ou
     Ok(Outcome::Done)
 }
 
-/// A second for 250 partitions.
+/// Returns the time to polish: one second for 250 partitions.
 fn polish_time(request: &Request) -> Duration {
     let partitions = request.partitions.as_ref().map_or(0, Vec::len);
     let tables = request.tables.iter().flatten();

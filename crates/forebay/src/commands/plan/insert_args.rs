@@ -16,9 +16,10 @@ use crate::commands::reading::{SourceArgs, WorkArgs};
 
 /// Plan splits and moves before a bulk insert, update or delete
 ///
-/// Of a live table of a cluster: what is there is asked of its nodes, keys of the sources are
-/// sampled, and the plan is made of that. Nothing is changed: forebay load --plan FILE carries the
-/// plan out, and loads, and so does forebay cluster apply FILE without the load.
+/// For a live table of a cluster: the command asks the nodes for the table's present content,
+/// samples keys of the sources, and makes the plan from both. Nothing is changed. forebay load
+/// --plan FILE carries out the plan and loads; forebay cluster apply FILE carries it out without
+/// the load.
 ///
 ///   forebay plan insert people new.parquet --key '{id}' --output plan.json --draw plan.svg
 ///
@@ -26,10 +27,10 @@ use crate::commands::reading::{SourceArgs, WorkArgs};
 /// either partitions with their existing and new records and their machine, or tables with
 /// boundaries and samples.
 ///
-/// Prints what the plan costs, what no moves would cost, what no plan comes below, and a drawing of
-/// it. With --json one object {dest, moves, cost, cost_no_moves, lower_bound, s_max, o_max, splits,
-/// partitions, plan}, and of a table also {table, rows, bytes, exact, rejected, partition_bytes,
-/// copied_bytes}.
+/// Prints the cost of the plan, the cost without moves, the lower bound of any plan, and a drawing
+/// of it. With --json one object {dest, moves, cost, cost_no_moves, lower_bound, s_max, o_max,
+/// splits, partitions, plan}, and for a table also {table, rows, bytes, exact, rejected,
+/// partition_bytes, copied_bytes}.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Insert {
@@ -37,31 +38,32 @@ pub struct Insert {
     #[arg(required_unless_present = "input")]
     pub table: Option<TableName>,
 
-    /// What is to be loaded, as of forebay load
+    /// The sources to load, as for forebay load
     #[arg(value_name = "SOURCE", required_unless_present = "input")]
     pub sources: Vec<String>,
 
     #[command(flatten)]
     pub of_table: TableArgs,
 
-    /// In place of a table a JSON file; - is standard input
+    /// A JSON file in place of a table; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "table")]
     pub input: Option<PathBuf>,
 
-    /// paper: the algorithm of the paper; fast: a better one; polish: goes on until --seconds are
-    /// over
+    /// paper: the algorithm of the paper; fast: a better one; polish: improve the plan until
+    /// --seconds are over
     #[arg(long, default_value = "fast")]
     pub mode: Mode,
 
-    /// How long to polish; by default from half a second to 10, by the number of partitions
+    /// How long to polish [default: from half a second to 10, by the number of partitions]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<Duration>,
 
-    /// Cut the plan into batches that carry at most so many bytes each, as 512M; with --json
+    /// Divide the plan into batches that copy at most this many bytes each, such as 512M; with
+    /// --json
     #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_room, requires = "json")]
     pub batch_bytes: Option<u64>,
 
-    /// Draw the plan into an SVG file; further regions get the file's name with -1, -2 and so on
+    /// Draw the plan to an SVG file; for further regions the file's name gets -1, -2 and so on
     #[arg(long, value_name = "FILE.svg")]
     pub draw: Option<PathBuf>,
 }
@@ -72,27 +74,27 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| format!("'{text}' is not a number of seconds"))
 }
 
-/// What is said about a table's sources.
+/// The options for a table's sources.
 #[derive(Debug, Args)]
 pub struct TableArgs {
-    /// The key, as a template over columns, as of forebay load
+    /// The key, as a template over columns, as for forebay load
     #[arg(long, value_name = "TEMPLATE", help_heading = "Rows")]
     pub key: Option<KeyTemplate>,
 
-    /// The column of the values, in a table that is not one of rows [default: the one that is left
-    /// over]
+    /// The column of the values, in a table whose values are not rows [default: the one column that
+    /// is not in the key]
     #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
     pub value: Option<String>,
 
     #[command(flatten)]
     pub of_indexes: IndexArgs,
 
-    /// Which keys are drawn: split, the first rows of many parts of the sources, in ten seconds at
-    /// most; random or interval, of all rows, which are read [default: split]
+    /// How keys are sampled. split: the first rows of many parts of the sources, for at most ten
+    /// seconds; random or interval: from all rows, which are read completely [default: split]
     #[arg(long, value_parser = SAMPLERS.parser(), help_heading = "Rows")]
     pub sampler: Option<Sampler>,
 
-    /// Where the plan goes, for forebay load --plan and forebay cluster apply
+    /// The file to write the plan to, for forebay load --plan and forebay cluster apply
     #[arg(long, value_name = "FILE", help_heading = "Plan")]
     pub output: Option<PathBuf>,
 
@@ -107,7 +109,7 @@ pub struct TableArgs {
 }
 
 impl TableArgs {
-    /// One of the options that was given.
+    /// Returns one of the given options.
     pub fn first_given(&self) -> Option<&'static str> {
         let given = [
             (self.key.is_some(), "--key"),

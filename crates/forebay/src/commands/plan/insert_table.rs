@@ -1,4 +1,4 @@
-//! `forebay plan insert TABLE SOURCE...`: a plan for a table of a cluster as it is now.
+//! `forebay plan insert TABLE SOURCE...`: plans an insert into a table of a cluster as it is now.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// How long a plan is polished, unless somebody says.
+/// How long a plan is polished by default.
 const POLISH: Duration = Duration::from_secs(2);
 
 /// The object of --json.
@@ -34,19 +34,19 @@ struct InsertResult<'a> {
     table: &'a TableName,
     rows: u64,
     bytes: u64,
-    /// Whether rows and bytes are counts.
+    /// Whether rows and bytes are exact counts.
     exact: bool,
-    /// Bad rows among those that were read.
+    /// Bad rows among the rows read.
     rejected: u64,
     partition_bytes: u64,
     copied_bytes: u64,
-    /// How long cutting and moving takes, where somebody knows.
+    /// How long splits and moves take, if it is known.
     expected_s: Option<f64>,
-    /// The same by a guess otherwise, and how much less the load takes.
+    /// How long they take, otherwise estimated, and how much less time the load takes.
     takes_s: f64,
     saves_s: f64,
     is_worth: bool,
-    /// Their names, by the planner's numbers.
+    /// The names of nodes, by the planner's numbers.
     nodes: &'a [Option<String>],
     #[serde(flatten)]
     insert: &'a Value,
@@ -136,11 +136,11 @@ fn print(
     })
 }
 
-/// A leader looks each 10 s, and reports within a minute (`forebay_cluster::reporting`).
+/// A leader measures each 10 s, and reports within a minute (`forebay_cluster::reporting`).
 const COUNTS_OF: &str = "partitions as their leaders reported them, up to 70 s ago: rows of a load that just ended \
                          may be missing";
 
-/// The rows of the table and of its indexes, as a load would see them.
+/// Samples the rows of the table and of its indexes, as a load would read them.
 fn sample_pool(
     request: &LoadRequest,
     options: &LiveOptions,
@@ -162,7 +162,7 @@ fn sample_pool(
     Ok(pool)
 }
 
-/// Refuses what a load would refuse.
+/// Refuses samples that a load would refuse.
 fn check_sample(sampled: &LoadSample, request: &LoadRequest) -> anyhow::Result<()> {
     let advice =
         "--bad-rows skip plans without them, and forebay load says what is wrong with each";

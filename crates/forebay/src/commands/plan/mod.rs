@@ -1,5 +1,7 @@
-//! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no
-//! store; of a table they look at its cluster, and change nothing there.
+//! `forebay plan`: the planners, one module for each subcommand.
+//!
+//! With --input they read a JSON file and no store. With a table they read its cluster and change
+//! nothing.
 
 mod from_load;
 pub mod insert;
@@ -23,7 +25,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::result_file::{ResultFile, is_no_file, is_same_file, is_stdout};
 
-/// Columns of what is drawn in the terminal.
+/// Columns of a drawing in the terminal.
 const WIDTH: usize = 110;
 
 /// Plan splits, moves, replicas and placements; nothing is changed
@@ -90,7 +92,7 @@ fn check_drawing(input: &Path, drawing: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes drawings; each file appears, or replaces the one of its name, when all are complete.
+/// Writes drawings. Each file appears, or replaces the one of its name, when all are complete.
 fn write(input: &Path, drawings: &[(PathBuf, String)]) -> anyhow::Result<()> {
     for (path, _) in drawings {
         check_drawing(input, Some(path))?;
@@ -98,7 +100,7 @@ fn write(input: &Path, drawings: &[(PathBuf, String)]) -> anyhow::Result<()> {
     write_files(drawings)
 }
 
-/// The same for files of any kind.
+/// Writes files of any kind, as `write` does.
 fn write_files(contents: &[(PathBuf, String)]) -> anyhow::Result<()> {
     let mut files = Vec::with_capacity(contents.len());
     for (path, content) in contents {
@@ -116,7 +118,7 @@ fn write_files(contents: &[(PathBuf, String)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The drawings of all regions, and the files that they go to.
+/// Returns the drawings of all regions with their file names.
 fn drawings(pictures: &[Picture], path: &Path) -> Vec<(PathBuf, String)> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let path_of = |region: usize| match region {

@@ -1,4 +1,4 @@
-//! `forebay plan place`: where replicas stand, and the way there.
+//! `forebay plan place`: plans the placement of replicas and the moves to it.
 
 use std::path::Path;
 

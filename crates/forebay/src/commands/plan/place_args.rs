@@ -11,11 +11,12 @@ use forebay_plan::placement::report::Method;
 use super::from_load::parse_window;
 use crate::human;
 
-/// Plan which node holds which partitions, from the load on them
+/// Plan which node has which partitions, from their load
 ///
-/// Of a table of a cluster, so that the load that nodes measured lies evenly on them: of a live
-/// table who leads which partition, and who holds it; of a batch table which partitions are on more
-/// nodes, and on which. Nothing is changed: forebay cluster apply FILE --yes carries the plan out.
+/// For a table of a cluster, the plan spreads the load that nodes measured. For a live table it
+/// chooses the leader and the replicas of each partition. For a batch table it chooses which
+/// partitions get more replicas, and on which nodes. Nothing is changed: forebay cluster apply FILE
+/// --yes carries out the plan.
 ///
 ///   forebay plan place carts --from-load 1h --output plan.json --draw plan.svg
 ///
@@ -23,10 +24,10 @@ use crate::human;
 /// copies, copied_bytes, drops, batches, expected_s, partitions, note}.
 ///
 /// With --input it reads one JSON object (docs/reference/placement-json.md describes it): nodes,
-/// their slots or bytes, the load of each partition, and what stands where now. Prints what the
-/// placement carries, how even it is, what a failure costs, what has to be shipped, and a drawing.
-/// With --json one object {placement, R, capacity, copies_to_ship, measures, current, migration,
-/// plan}.
+/// their slots or bytes, the load of each partition, and the current placement. Prints the load
+/// that the placement can serve, its balance, the cost of a failure, the bytes to copy, and a
+/// drawing. With --json one object {placement, R, capacity, copies_to_ship, measures, current,
+/// migration, plan}.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Place {
@@ -34,47 +35,47 @@ pub struct Place {
     #[arg(required_unless_present = "input", requires = "from_load")]
     pub table: Option<TableName>,
 
-    /// Of the table the load of the last minute, hour or day: 1m, 1h or 24h
+    /// With a table, its load of the last minute, hour or day: 1m, 1h or 24h
     #[arg(long, value_name = "WINDOW", value_parser = parse_window, requires = "table")]
     pub from_load: Option<TrafficWindow>,
 
-    /// How many replicas are copied at most [default: 20]
+    /// The most replicas to copy [default: 20]
     #[arg(long, value_name = "N", requires = "table")]
     pub copies: Option<usize>,
 
-    /// Of a batch table: by how much there may be more replicas in all than its --replicas make
+    /// For a batch table: the most replicas beyond those of --replicas, as a share of all replicas
     /// [default: 0.25]
     #[arg(long, value_name = "SHARE", value_parser = parse_spare, allow_hyphen_values = true, requires = "table")]
     pub spare: Option<f64>,
 
-    /// Where the plan goes, for forebay cluster apply
+    /// The file to write the plan to, for forebay cluster apply
     #[arg(long, value_name = "FILE", requires = "table")]
     pub output: Option<PathBuf>,
 
-    /// How much is copied before the lists of what was copied change [default: 1G]
+    /// How many bytes to copy before the preference lists of the copied ranges change [default: 1G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "table")]
     pub batch: Option<u64>,
 
-    /// In place of a table a JSON file; - is standard input
+    /// A JSON file in place of a table; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "table")]
     pub input: Option<PathBuf>,
 
-    /// Of a file. base, coarse, compact, balanced, complete or smooth: from nothing; migrate: from
-    /// the current placement, for the least data shipped [default: smooth]
+    /// With --input. base, coarse, compact, balanced, complete or smooth: a new placement; migrate:
+    /// from the current placement, with the fewest bytes copied [default: smooth]
     #[arg(long)]
     pub scheme: Option<Method>,
 
-    /// Of a file. What replicas are counted for: minmax, the least hottest replica; l1, the paper's
-    /// [default: minmax]
+    /// With --input. The objective for the numbers of replicas: minmax, the least hottest replica;
+    /// l1, the paper's [default: minmax]
     #[arg(long)]
     pub objective: Option<Objective>,
 
-    /// The share of the best capacity that migrate has to reach; of a table nothing more is copied
-    /// once the hottest node is that near to the least that is possible
+    /// The share of the best capacity that migrate must reach. With a table, copying ends once the
+    /// hottest node is that close to the least possible load
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value_t = 0.99)]
     pub share: f64,
 
-    /// Draw the placement into an SVG file
+    /// Draw the placement to an SVG file
     #[arg(long, value_name = "FILE.svg")]
     pub draw: Option<PathBuf>,
 }

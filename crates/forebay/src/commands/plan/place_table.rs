@@ -1,4 +1,5 @@
-//! `forebay plan place TABLE --from-load`: a plan for a table of a cluster as it is now.
+//! `forebay plan place TABLE --from-load`: plans the placement of a table of a cluster as it is
+//! now.
 
 use forebay_cluster::NodeId;
 use forebay_cluster::model::Model;
@@ -19,7 +20,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// Replicas that are copied at most, unless somebody says.
+/// The most replicas that are copied by default.
 pub const MOST_COPIES: usize = 20;
 
 pub fn run(
@@ -87,7 +88,7 @@ pub fn run(
     Ok(Outcome::Done)
 }
 
-/// A plan as it is shown.
+/// A plan in its printed form.
 struct ShownPlacement<'a> {
     model: &'a Model,
     by: PlaceByLoad<'a>,
@@ -101,7 +102,7 @@ impl ShownPlacement<'_> {
         names.collect()
     }
 
-    /// As a share of the mean load of a node.
+    /// Returns a load as a share of the mean load of a node.
     fn share(&self, load: f64) -> f64 {
         match self.made.placed.mean > 0.0 {
             true => load / self.made.placed.mean,
@@ -233,7 +234,7 @@ impl ShownPlacement<'_> {
     }
 }
 
-/// A place as `cluster split` takes it.
+/// Returns a split point as `cluster split` takes it.
 fn flag(at: &Bound) -> String {
     match at {
         Bound::Slot(slot) => format!("--slot {slot}"),

@@ -1,4 +1,4 @@
-//! `forebay plan replicas`: how many replicas each partition gets.
+//! `forebay plan replicas`: plans the number of replicas of each partition.
 
 use std::path::PathBuf;
 
@@ -16,36 +16,38 @@ use super::from_load::{measured, parse_window};
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Plan how many replicas each partition gets, from the load on them
+/// Plan how many replicas each partition gets, from their load
 ///
-/// Of a table of a cluster by what its nodes measured, with as many replicas in all as it has. It
-/// shows where the load is; `plan place` is what relieves nodes. A live table keeps as many
-/// replicas of each partition as its `cluster replicas` says, and one of them answers.
+/// For a table of a cluster, the plan uses the load that its nodes measured, and keeps the total
+/// number of replicas. It shows where the load is; use `plan place` to relieve nodes. A live table
+/// keeps the number of replicas of its `cluster replicas`, and one replica of each partition
+/// answers.
 ///
 /// With --input it reads the same JSON object as `plan place` (docs/reference/placement-json.md),
-/// of which nodes and load are enough beside total, the number of all replicas, and max, the most
-/// of one partition. With --json one object {R, objective}: the replicas of each partition, and the
-/// hottest load per replica (minmax) or the paper's sum of differences of shares (l1).
+/// of which nodes and load are required. It also needs total, the number of all replicas, and max,
+/// the most replicas of one partition. With --json one object {R, objective}: the replicas of each
+/// partition, and the hottest load per replica (minmax) or the paper's sum of differences of shares
+/// (l1).
 #[derive(Debug, Args)]
 pub struct Replicas {
     /// A table of the cluster
     #[arg(required_unless_present = "input", requires = "from_load")]
     pub table: Option<TableName>,
 
-    /// Of the table the load of the last minute, hour or day: 1m, 1h or 24h
+    /// With a table, its load of the last minute, hour or day: 1m, 1h or 24h
     #[arg(long, value_name = "WINDOW", value_parser = parse_window, requires = "table")]
     pub from_load: Option<TrafficWindow>,
 
-    /// In place of a table a JSON file; - is standard input
+    /// A JSON file in place of a table; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "table")]
     pub input: Option<PathBuf>,
 
-    /// What is to be least: minmax, the hottest load per replica; l1, the paper's sum of |R_i / S -
-    /// load_i / load|
+    /// The objective to minimize: minmax, the hottest load per replica; l1, the paper's sum of |R_i
+    /// / S - load_i / load|
     #[arg(long, default_value = "minmax")]
     pub objective: Objective,
 
-    /// Draw loads and replicas into an SVG file
+    /// Draw loads and replicas to an SVG file
     #[arg(long, value_name = "FILE.svg")]
     pub draw: Option<PathBuf>,
 }
@@ -72,7 +74,7 @@ pub fn run(args: &Replicas, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The nodes and the partitions of a table, as they are.
+/// Returns the nodes and the partitions of a table as they are now.
 fn loads(table: &TableName, window: TrafficWindow, context: &Context) -> anyhow::Result<Input> {
     let known = measured(table, context)?;
     let rates = match &known.batch {

@@ -1,4 +1,4 @@
-//! `forebay plan workload`: loads to plan for, drawn from a distribution.
+//! `forebay plan workload`: draws loads from a distribution, as input for planners.
 
 use clap::Args;
 use forebay_plan::draw::{Picture, PictureRows, Stage, text};
@@ -10,15 +10,15 @@ use crate::context::Context;
 use crate::error_kind::WrongLine;
 use crate::exit::Outcome;
 
-/// The most requests that are drawn, each by itself.
+/// The most requests. Each is drawn separately.
 const MOST_REQUESTS: u64 = 1_000_000_000;
 const MOST_PARTITIONS: usize = 10_000_000;
 
 /// Draw requests on partitions from a distribution, as input for the planners
 ///
-/// The distribution's range, but for 1e-7 at either end, is cut into equal chunks, one a partition.
-/// With --json one object {distribution, parameters, partitions, requests, seed, shares, load}: the
-/// share of requests that each partition is to get, and the requests that it got.
+/// The distribution's range, without 1e-7 at either end, is divided into equal chunks, one for each
+/// partition. With --json one object {distribution, parameters, partitions, requests, seed, shares,
+/// load}: the expected share of requests of each partition, and the requests that it got.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct Workload {
@@ -34,27 +34,27 @@ pub struct Workload {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
-    /// Of beta; 2 by default
+    /// For beta [default: 2]
     #[arg(long, value_name = "A")]
     pub alpha: Option<f64>,
 
-    /// Of beta; 2 by default
+    /// For beta [default: 2]
     #[arg(long, value_name = "B")]
     pub beta: Option<f64>,
 
-    /// Of normal; 0 by default
+    /// For normal [default: 0]
     #[arg(long, value_name = "MEAN")]
     pub mean: Option<f64>,
 
-    /// The standard deviation of normal; 1 by default
+    /// The standard deviation, for normal [default: 1]
     #[arg(long, value_name = "D")]
     pub deviation: Option<f64>,
 
-    /// Of powerlaw, 3 by default, and of gamma, 5 by default
+    /// For powerlaw [default: 3] and for gamma [default: 5]
     #[arg(long, value_name = "SHAPE")]
     pub shape: Option<f64>,
 
-    /// Of zipf; 1 by default
+    /// For zipf [default: 1]
     #[arg(long, value_name = "E")]
     pub exponent: Option<f64>,
 }
@@ -77,7 +77,7 @@ pub fn run(args: &Workload, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The distribution with its parameters; one that belongs to another distribution is refused.
+/// Returns the distribution with its parameters. A parameter of another distribution is refused.
 fn distribution(args: &Workload) -> anyhow::Result<Distribution> {
     let mut distribution = args.distribution;
     let mut parameters: Vec<(&str, &mut f64)> = match &mut distribution {

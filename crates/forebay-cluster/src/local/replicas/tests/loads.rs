@@ -1,4 +1,4 @@
-//! Loads that are ordered: brought, added by the group, given up.
+//! Tests of ordered loads: fetched, added by the group, cancelled.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ fn a_load_comes_to_all_and_is_added_once_when_it_is_to_be() {
     (0..3).for_each(|at| wait_state(&nodes, at, &LoadedState::Added));
     (0..3).for_each(|at| nodes.wait_value(at, b"b", b"load"));
     nodes.set(b"a", b"new");
-    // Its node knows from memory that it was to be added, and begins again with that.
+    // The node knows from its memory that the load was to be added, and starts with that.
     nodes.stop(2);
     nodes.start(2);
     let mut remembered = nodes.orders(2, &RUNS, &[1, 2, 3]);

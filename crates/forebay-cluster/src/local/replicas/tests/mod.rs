@@ -1,4 +1,4 @@
-//! Three nodes in one process, and one replica on a simulated disk.
+//! Tests with three nodes in one process, and with one replica on a simulated disk.
 
 mod loads;
 mod nodes;

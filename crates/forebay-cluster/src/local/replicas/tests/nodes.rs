@@ -1,4 +1,4 @@
-//! Nodes with the replicas of one group, and the net between them.
+//! Nodes with the replicas of one group, and the network between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -43,8 +43,8 @@ pub fn table_name() -> TableName {
 /// Node 2 cannot apply this value.
 pub const FAILS_ON_2: &[u8] = b"fails";
 
-/// Operations are a byte that no other kind of proposal begins with, a key's length, the key, and
-/// its new value. The number is the node's.
+/// A state machine for tests. An operation is a byte with which no other kind of proposal begins, a
+/// key's length, the key, and its new value. The number is the node's.
 #[derive(Debug)]
 pub struct SetKey(pub usize);
 
@@ -63,7 +63,7 @@ impl Commands for SetKey {
     }
 }
 
-/// Brings everything at once to those that are there.
+/// A network that delivers every message to running nodes at once.
 #[derive(Debug, Default)]
 pub struct TestNet(Mutex<BTreeMap<HostPort, Weak<LocalReplicas>>>);
 
@@ -111,11 +111,11 @@ impl Peers for TestPeers {
     }
 }
 
-/// The cluster's store, as loads lie in it.
+/// The cluster's store with its staged loads.
 #[derive(Debug, Default)]
 pub struct TestStore {
     pub root: Mutex<PathBuf>,
-    /// Nodes that do not reach it.
+    /// Nodes that cannot reach it.
     pub away_from: Mutex<BTreeSet<usize>>,
 }
 
@@ -162,11 +162,11 @@ impl StagedFiles for TestStaged {
     }
 }
 
-/// Steers always.
+/// A watch that always allows leaders to propose.
 #[derive(Debug, Default)]
 pub(super) struct Steers {
     reports: Mutex<Vec<GroupReport>>,
-    /// All that was ever told of replicas with a problem.
+    /// All reports ever made of replicas with a problem.
     unhealthy: Mutex<Vec<GroupReport>>,
     troubles: Mutex<Vec<String>>,
 }
@@ -214,7 +214,7 @@ impl Default for TestNode {
     }
 }
 
-/// At most so many bytes a second.
+/// Limits the rate to this number of bytes a second.
 pub fn throttle(ceiling_bytes: Option<u64>) -> Arc<PullThrottle> {
     let rate = PullRate {
         ceiling_bytes,
@@ -271,7 +271,7 @@ impl TestNodes {
         node.replicas = Some(replicas);
     }
 
-    /// Ends a node as a kill would, more or less.
+    /// Ends a node about as a kill would.
     pub fn stop(&mut self, at: usize) {
         self.net.0.lock().remove(&address(at));
         let weak = self.nodes[at]
@@ -288,7 +288,7 @@ impl TestNodes {
         self.nodes[at].replicas.as_ref().unwrap()
     }
 
-    /// What the catalog orders of a node, if these are the peers; the third says who is new.
+    /// Returns the catalog's orders for a node with these peers; the third field marks new ones.
     pub fn orders(&self, at: usize, peers: GroupPeers<'_>, founders: &[u64]) -> ReplicaOrders {
         let founders: Vec<PeerId> = founders.iter().copied().map(PeerId).collect();
         let ordered = |(node, peer, _): &(usize, u64, bool)| OrderedPeer {
@@ -345,22 +345,22 @@ impl TestNodes {
         self.nodes[at].watch.reports.lock().first().cloned()
     }
 
-    /// What keeps tables of a node from being as they are to be.
+    /// Returns why tables of a node are not in their ordered state.
     pub fn troubles(&self, at: usize) -> Vec<String> {
         self.nodes[at].watch.troubles.lock().clone()
     }
 
-    /// How many replicas a node told of last.
+    /// Returns the number of replicas in a node's last report.
     pub fn reported(&self, at: usize) -> usize {
         self.nodes[at].watch.reports.lock().len()
     }
 
-    /// What a node ever told of replicas with a problem.
+    /// Returns all reports of a node about replicas with a problem.
     pub fn unhealthy(&self, at: usize) -> Vec<GroupReport> {
         self.nodes[at].watch.unhealthy.lock().clone()
     }
 
-    /// Waits until a node says that of its replica.
+    /// Waits until a node reports this of its replica.
     pub fn wait_report(&self, at: usize, peer: u64, problem: Option<ReplicaProblem>) {
         wait_for("a report", || {
             let report = self.report(at);
@@ -368,7 +368,7 @@ impl TestNodes {
         });
     }
 
-    /// The group is founded by three peers, and runs.
+    /// Founds the group with three peers, and runs it.
     pub fn found(&self) {
         self.order(&[(0, 1, true), (1, 2, true), (2, 3, true)]);
         (0..3).for_each(|at| self.wait_report(at, at as u64 + 1, None));
@@ -383,7 +383,7 @@ impl TestNodes {
         })
     }
 
-    /// Writes for certain.
+    /// Writes until it succeeds.
     pub fn set(&self, key: &[u8], value: &[u8]) {
         let operations = Bytes::from([&[1, key.len() as u8], key, value].concat());
         wait_for("a write", || {

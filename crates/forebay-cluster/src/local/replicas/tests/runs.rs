@@ -1,4 +1,4 @@
-//! Replicas that are ordered, and what becomes of them.
+//! Tests of ordered replicas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn a_copy_comes_at_the_rate_of_all_that_is_brought() {
     let begun = SystemClock.monotonic();
     assert!(!nodes.has(3, b"k\x07", &vec![7; 100 << 10]));
     nodes.wait_value(3, b"k\x07", &vec![7; 100 << 10]);
-    // Three parts of 1 MiB; the last two wait for a second each, but for what may be saved up.
+    // Three parts of 1 MiB. The last two wait for a second each, less the accumulated allowance.
     let took = SystemClock.monotonic() - begun;
     assert!(took >= Duration::from_secs(1), "{took:?}");
     assert!(throttle.taken_bytes() >= 30 * (100 << 10));
@@ -180,7 +180,7 @@ fn after_a_restart_of_the_machine_a_clean_stop_remembers_and_a_kill_forgot() {
     nodes.wait_value(1, b"a", b"one");
     nodes.wait_report(1, 2, None);
     nodes.set(b"b", b"two");
-    // It is none of those that were, whenever it starts.
+    // It is not one of the earlier peers, whenever it starts.
     nodes.stop(2);
     nodes.start(2);
     nodes.order(&RUN);
@@ -235,7 +235,7 @@ fn a_live_table_that_was_never_a_replica_is_not_removed() {
     let mut orders = nodes.orders(0, &[(0, 1, true)], &[1]);
     orders.replicas[0].table = TableName::new("other").unwrap();
     nodes.replicas(0).carry_out(orders);
-    // When this is told of, everything that is not ordered was looked at.
+    // By the time of this report, the node has examined everything that is not ordered.
     nodes.wait_report(0, 1, None);
     assert!(store.is_live(&table_name()).unwrap());
 }
@@ -286,7 +286,8 @@ fn a_replica_cut_off_one_that_is_to_be_cut_off_itself_has_not_forgotten() {
     };
     nodes.replicas(0).carry_out(order(true));
     nodes.wait_report(0, 1, None);
-    // It had both cuts by a copy: neither of the others was ever here, and the second has no room.
+    // It received both splits in a copy: neither of the others ever existed, and the second has no
+    // room.
     let mut orders = order(false);
     let cut_off = |(group, peer), partition, bounds, comes_from| ReplicaOrder {
         partition: PartitionId(partition),

@@ -1,4 +1,4 @@
-//! Partitions that are split by an entry of their log: what is there after a crash at any moment.
+//! Tests of splits by a log entry: all parts exist after a crash at any moment.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use forebay_replica::{
 
 use super::super::children::TableChildren;
 use super::super::load_runs::LoadRuns;
-use super::super::note::SavedPeer;
 use super::super::opening::{HeldTable, TableOpener};
+use super::super::peers_file::SavedPeer;
 use super::nodes::{GROUP, SetKey, table_name};
 
 const WHOLE: PartitionId = PartitionId(0);
 const CHILDREN: [(PartitionId, GroupId); 2] =
     [(PartitionId(1), GroupId(70)), (PartitionId(2), GroupId(71))];
-/// The entry that splits, behind those that write.
+/// The index of the split entry, which follows the entries that write.
 const SPLIT_AT: u64 = 22;
 
 #[derive(Debug)]
@@ -92,8 +92,8 @@ fn key(index: u64) -> Vec<u8> {
     format!("k{index:02}").into_bytes()
 }
 
-/// Into three. `peers`: the voters, each with its peer of the first child; that of the second is
-/// numbered by ten more.
+/// Returns a split into three. `peers`: the voters, each with its peer of the first child. The peer
+/// of the second child has a number higher by ten.
 fn split(peers: &[(u64, u64)]) -> SplitEntry {
     let child = |number: u32| ChildGroup {
         from: encode_split_point(&Bound::Key(key(10 + 5 * u64::from(number)))),
@@ -111,8 +111,8 @@ fn split(peers: &[(u64, u64)]) -> SplitEntry {
     }
 }
 
-/// Entry 2 sets the first key, and so on; one splits, and the one behind it sets the first key
-/// again.
+/// Returns an entry. Entry 2 sets the first key, and so on; one entry splits, and the next one sets
+/// the first key again.
 fn entry(index: u64) -> Committed {
     let set = |key: &[u8], value: &[u8]| Content::Batch {
         stamp_ms: 10 * index,
@@ -150,7 +150,7 @@ fn apply_all(held: &HeldTable, through: u64) -> Result<(), StateError> {
     Ok(())
 }
 
-/// All parts are there with all that they are to have, and the children are founders that have
+/// Checks that all parts exist with all of their data, and that the children are founders that have
 /// promised nothing.
 fn check_parts(held: &HeldTable, at: u64) {
     let ids: Vec<PartitionId> = held

@@ -1,4 +1,4 @@
-//! When records are acknowledged, by whom they are synced, and what a failed sync does.
+//! When records are acknowledged, which thread syncs them, and the effects of a failed sync.
 
 use std::sync::mpsc;
 
@@ -6,7 +6,7 @@ use forebay_io::sim::Fault;
 
 use super::*;
 
-/// What a power cut leaves at the least: what is there in all of many outcomes.
+/// The records that every power cut leaves: those of all of many outcomes.
 fn durable_records(disk: &SimDisk) -> usize {
     let counts = (0..40).map(|seed| {
         let (_log, found) = open(&disk.after_power_cut(seed), Durability::Os).unwrap();
@@ -81,8 +81,8 @@ fn threads_that_write_and_wait_are_all_told_the_truth() {
         }
     });
     drop((log, sender));
-    // The log's thread may be calling still. Each call ends a sender: behind the last one nothing
-    // comes.
+    // The log's thread may still be calling. Each call drops a sender: after the last one nothing
+    // is received.
     assert_eq!(called.iter().count(), 40);
     let (_log, found) = open(&disk, Durability::Sync).unwrap();
     for thread in 0..4 {

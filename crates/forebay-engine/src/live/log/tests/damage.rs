@@ -1,5 +1,4 @@
-//! Logs whose bytes changed: what is still sound is read, or the log is refused, never anything
-//! else.
+//! Logs whose bytes changed: either the valid records are read, or the log is refused.
 
 use super::*;
 
@@ -24,7 +23,7 @@ fn base(durability: Durability) -> (SimDisk, u64) {
     (disk, last_start)
 }
 
-/// Opens a log that was tampered with; when it opens, it must work.
+/// Opens a log that was tampered with. If it opens, it must work.
 fn reopened(disk: &SimDisk, words: &str) -> Result<Vec<Vec<u8>>, LogError> {
     let before = disk.files();
     let (log, mut found) = match open(disk, Durability::Os) {
@@ -166,7 +165,7 @@ fn a_missing_segment_is_named() {
         text.contains("2.log is gone") && text.contains("3.log"),
         "{text}"
     );
-    // What it says to do works.
+    // The remedy in the error's text works.
     disk.remove(&file(3)).unwrap();
     let (_log, found) = open(&disk, Durability::Os).unwrap();
     assert_eq!(found, payloads(9));

@@ -1,8 +1,8 @@
-//! Logs that lost their end: what was durable is missed, and how it goes on is said.
+//! Logs that lost their end: the loss is detected, and the error says how to continue.
 
 use super::*;
 
-/// A log of two segments, of which every record was acknowledged; and what it holds.
+/// A log of two segments, of which every record was acknowledged, and its records.
 fn synced() -> (SimDisk, Vec<Vec<u8>>) {
     let disk = SimDisk::new();
     let (log, _) = open(&disk, Durability::Sync).unwrap();
@@ -19,8 +19,8 @@ fn synced() -> (SimDisk, Vec<Vec<u8>>) {
     (killed, payloads(12))
 }
 
-/// Refused with these words and nothing changed; and once the note is removed, as the error says to
-/// do, so many records are read.
+/// The log is refused with these words and nothing is changed. Once the note is removed, as the
+/// error says, this many records are read.
 fn check_lost(disk: &SimDisk, words: &str, left: usize) {
     let before = disk.files();
     for durability in [Durability::Sync, Durability::Os] {
@@ -66,7 +66,7 @@ fn a_newest_segment_cut_anywhere_is_missed() {
         disk.tamper(&file(2), |bytes| bytes.truncate(kept));
         let error = open(&disk, Durability::Os).unwrap_err();
         assert!(matches!(error, LogError::Lost { .. }), "{kept}: {error}");
-        // The same length, but nothing in it, as after a device that lied.
+        // The same length, but only zeros, as after a device that lied.
         disk.tamper(&file(2), |bytes| bytes.resize(length, 0));
         let error = open(&disk, Durability::Os).unwrap_err();
         assert!(error.to_string().contains("2.log"), "{kept}: {error}");
@@ -141,7 +141,7 @@ fn a_note_of_another_table_or_a_damaged_one_is_refused() {
     assert!(error.contains("the note of another table"), "{error}");
 }
 
-/// Neither a call that may wait for the device: one write in place is all that a sync takes more.
+/// A sync only adds one write in place, and no other call that may wait for the device.
 #[test]
 fn a_commit_syncs_nothing_but_the_log() {
     let disk = SimDisk::new();
@@ -176,7 +176,7 @@ fn a_file_that_is_cut_or_removed_while_it_is_written_ends_acknowledgements() {
             assert!(error.to_string().contains("1.log"), "{error}");
             assert!(log.append(&payload(3)).is_err());
             drop(log);
-            // What was acknowledged is missed, not forgotten.
+            // Acknowledged records are missed, not forgotten.
             let error = open(&disk, durability).unwrap_err();
             assert!(matches!(error, LogError::Lost { .. }), "{error}");
         }

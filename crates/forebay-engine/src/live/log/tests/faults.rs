@@ -6,10 +6,10 @@ use super::*;
 
 const MODES: [Durability; 3] = [Durability::Sync, Durability::Os, Durability::EveryMs(10)];
 
-/// What a round of writing was told.
+/// The results that a round of writing got.
 #[derive(Debug, Default)]
 struct SyncReport {
-    /// Every record for which a write was tried, and whether it was said to be written.
+    /// Every record whose write was tried, and whether the write succeeded.
     tried: Vec<(Vec<u8>, bool)>,
     /// How many of those are durable.
     durable: usize,
@@ -24,7 +24,7 @@ impl SyncReport {
     }
 }
 
-/// Writes a log of several segments, going on after every refusal.
+/// Writes a log of several segments, and continues after every refusal.
 fn write(disk: &SimDisk, durability: Durability) -> SyncReport {
     let mut reported = SyncReport::default();
     let Ok((log, found)) = open(disk, durability) else {
@@ -52,8 +52,8 @@ fn write(disk: &SimDisk, durability: Durability) -> SyncReport {
     reported
 }
 
-/// After the death of the process: all that was said to be written, in order; between them perhaps
-/// what was refused because nobody knows.
+/// After the death of the process: all records whose write succeeded, in order. Between them there
+/// may be records whose refusal left their state unknown.
 fn check_kill(reported: &SyncReport, found: &[Vec<u8>], words: &str) {
     let mut tried = reported.tried.iter();
     for record in found {
@@ -70,7 +70,7 @@ fn check_kill(reported: &SyncReport, found: &[Vec<u8>], words: &str) {
     assert!(tried.all(|(_, ok)| !ok), "{words}: the end is lost");
 }
 
-/// After a power cut: a beginning of what was written, with all that was said to be durable.
+/// After a power cut: a prefix of the written records, with all that were reported durable.
 fn check_power_cut(reported: &SyncReport, found: &[Vec<u8>], words: &str) {
     let durable = reported.tried[..reported.durable]
         .iter()
@@ -190,7 +190,7 @@ fn recovery_may_fail_at_every_call_and_be_tried_again() {
     let mut reported = write(&base, Durability::Os);
     reported.durable = 0;
     base.tamper(&file(2), |bytes| bytes.truncate(bytes.len() - 3));
-    // Nobody knows that it was durable.
+    // Without the note it is unknown that it was durable.
     base.remove(&note()).unwrap();
     base.sync_dir(note().parent().unwrap()).unwrap();
     let (_log, expected) = open(&base.after_kill(), Durability::Os).unwrap();
@@ -223,7 +223,7 @@ fn live(seed: u64) {
     let clock = Arc::new(HandClock::waiting());
     let mut disk = SimDisk::new();
     let mut from_segment = 1;
-    // What may be read back: by segment, and how many of them are durable.
+    // The records that may be read back: by segment, and how many of them are durable.
     let mut records = Records::new();
     let mut durable = 0;
     for process in 0..4 {

@@ -1,4 +1,4 @@
-//! Logs on simulated disks: what is read back after every damage, cut, failure and loss of power.
+//! Logs on simulated disks: recovery after every damage, truncation, failure and loss of power.
 
 mod commits;
 mod damage;
@@ -37,7 +37,7 @@ fn options(durability: Durability) -> LogOptions {
     }
 }
 
-/// What a log handed out, by segment.
+/// The records that a log replayed, by segment.
 type Records = Vec<(u64, Vec<u8>)>;
 
 fn open_from(
@@ -111,7 +111,7 @@ fn records_come_back_in_order_with_their_segments() {
     drop(log);
     let (log, found) = open_from(&disk, Durability::Os, 1).unwrap();
     assert_eq!(found, expected);
-    // A new process goes on in a segment of its own.
+    // A new process continues in a segment of its own.
     log.append(b"more").unwrap();
     expected.push((4, b"more".to_vec()));
     drop(log);

@@ -1,4 +1,4 @@
-//! Damaged pages give errors: no panics, and no more memory than a page may have.
+//! Tests that damaged pages are errors: no panics, and no more memory than a page may have.
 
 use arrow_array::BinaryArray;
 use bytes::Bytes;
@@ -55,7 +55,8 @@ impl OnePage {
         self
     }
 
-    /// How many rows the page gives in pieces; none where the crate has to read it.
+    /// Returns the number of rows that the page gives in pieces; `None` if the crate has to read
+    /// it.
     fn rows(&self, file: &[u8]) -> Option<Result<u32, String>> {
         let chunk = Arc::new(Chunk::Held(0, Bytes::copy_from_slice(file)));
         let start = self.start as u64;

@@ -1,4 +1,4 @@
-//! Pages that are given in pieces have the rows that the crate reads from whole pages.
+//! Tests that pages read in pieces have the rows that the crate reads from whole pages.
 
 mod damage;
 
@@ -39,7 +39,7 @@ impl Rng {
         (self.0 % limit.max(1) as u64) as usize
     }
 
-    /// Mostly short, at times empty or longer than a page that is given whole.
+    /// Mostly short values, sometimes empty or longer than a page that is read whole.
     fn value(&mut self) -> Vec<u8> {
         let length = match self.below(10) {
             0 => 0,
@@ -103,7 +103,7 @@ fn blob(bytes: &[u8]) -> Blob {
     }
 }
 
-/// A row group of a file, whose large pages come in pieces.
+/// A row group of a file, whose large pages are read in pieces.
 fn group(bytes: &[u8], metadata: &ArrowReaderMetadata, index: usize) -> Arc<dyn FileReader> {
     let metadata = metadata.metadata();
     let group = metadata.row_group(index);
@@ -117,7 +117,7 @@ fn load(bytes: &[u8]) -> ArrowReaderMetadata {
     ArrowReaderMetadata::load(&bytes, Default::default()).unwrap()
 }
 
-/// The rows behind the first `passed` of a row group, in batches of at most 100.
+/// Returns the rows after the first `passed` of a row group, in batches of at most 100.
 fn rows(
     group: &Arc<dyn FileReader>,
     metadata: &ArrowReaderMetadata,
@@ -138,7 +138,7 @@ fn rows(
     batches.map_err(|error| error.to_string())
 }
 
-/// The data pages of a column: how many there are, and the bytes of the largest one.
+/// Returns the number of data pages of a column, and the bytes of the largest one.
 fn pages(group: &Arc<dyn FileReader>, leaf: usize) -> (usize, usize) {
     let columns = group.get_row_group(0).unwrap();
     let pages = columns.get_column_page_reader(leaf).unwrap();
@@ -214,7 +214,7 @@ fn large_pages_come_in_pieces() {
             for leaf in 1..5 {
                 let (count, most_bytes) = pages(&group, leaf);
                 assert!(count > 50, "column {leaf}");
-                // A value, what fills a piece, and levels.
+                // A value, the size of a piece, and levels.
                 assert!(most_bytes < 2004 + 2 * SMALL.piece_bytes, "{most_bytes}");
             }
             assert_eq!((pages(&group, 0).0, pages(&group, 5).0), (1, 1));

@@ -1,11 +1,10 @@
-//! `forebay cluster add`, `drain`, `replace`, `replicas`, `rebalance`, `plan`, `apply`: who is to
-//! hold what.
+//! `forebay cluster add`, `drain`, `replace`, `replicas`, `rebalance`, `plan`, `apply`: placement.
 //!
-//! Each makes a plan of what the catalog and the manifests say, and shows it; with --yes the
-//! coordinator carries out just that plan.
+//! Each makes a plan from the catalog and the manifests, and shows it. With --yes the coordinator
+//! carries out exactly that plan.
 
-mod made;
-mod words;
+mod made_plan;
+mod move_requests;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,12 +21,12 @@ use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::result_file::ResultFile;
-pub use made::serving_summaries;
-use made::{MadePlan, ShownPlan};
-pub use words::{AddArgs, DrainArgs, RebalanceArgs, ReplaceArgs, TableReplicas};
-use words::{AnyWords, MoveRequest};
+pub use made_plan::serving_summaries;
+use made_plan::{MadePlan, ShownPlan};
+pub use move_requests::{AddArgs, DrainArgs, RebalanceArgs, ReplaceArgs, TableReplicas};
+use move_requests::{AnyWords, MoveRequest};
 
-/// Words that are carried out with --yes.
+/// A placement command that runs with --yes and only shows its plan without.
 #[derive(Debug, Args)]
 pub struct WordsWithYes<W: Args> {
     #[command(flatten)]
@@ -36,12 +35,12 @@ pub struct WordsWithYes<W: Args> {
     #[command(flatten)]
     shown: ShownPlan,
 
-    /// Carry the plan out, and wait until that is done
+    /// Carry the plan out, and wait until it has ended
     #[arg(long)]
     yes: bool,
 }
 
-/// Make a plan, show it, and write it into a file for `cluster apply`; nothing is changed
+/// Make a plan, show it, and write it to a file for `cluster apply`; nothing is changed
 ///
 ///   forebay cluster plan drain node-3 --output plan.json
 ///
@@ -55,21 +54,21 @@ pub struct PlanMoves {
     #[command(flatten)]
     shown: ShownPlan,
 
-    /// Where the plan goes
+    /// The file to write the plan to
     #[arg(long, value_name = "FILE", global = true)]
     output: Option<PathBuf>,
 }
 
 /// Carry out a plan that `cluster plan` made
 ///
-/// Without --yes it is shown. It is refused where what it is about has changed since. With --json
-/// {plan, ended, reason, seconds}.
+/// Without --yes the plan is only shown. It is refused if its nodes or tables have changed since.
+/// With --json {plan, ended, reason, seconds}.
 #[derive(Debug, Args)]
 pub struct ApplyArgs {
-    /// The file of `cluster plan --output`
+    /// The file that `cluster plan --output` wrote
     file: PathBuf,
 
-    /// Carry the plan out, and wait until that is done
+    /// Carry the plan out, and wait until it has ended
     #[arg(long)]
     yes: bool,
 }
@@ -95,11 +94,11 @@ pub fn apply(args: &ApplyArgs, context: &Context) -> anyhow::Result<Outcome> {
     show_or_carry_out(made, args.yes, &cluster, drawing, context)
 }
 
-/// A plan that was written before.
+/// Reads a plan from a file.
 pub fn read_plan(path: &Path, context: &Context) -> anyhow::Result<MovePlan> {
     let (bytes, path) = (context.disk.read(path), path.display());
     let bytes = bytes.with_context(|| format!("cannot read {path}"))?;
-    // What does not fit tells nothing to who gave another file.
+    // The parser's error does not help a user who gave the wrong file.
     serde_json::from_slice(&bytes).map_err(|_| {
         anyhow!(
             "{path} is no plan for the cluster: cluster plan, plan insert TABLE and plan place TABLE write one with \
@@ -108,7 +107,7 @@ pub fn read_plan(path: &Path, context: &Context) -> anyhow::Result<MovePlan> {
     })
 }
 
-/// Shows a plan, and with --yes carries it out.
+/// Shows a plan, and carries it out with --yes.
 pub fn carry<W: MoveRequest>(args: &WordsWithYes<W>, context: &Context) -> anyhow::Result<Outcome> {
     let drawing: Drawing = Drawing::new(context.progress());
     let cluster = context.cluster_drawn(&drawing)?;
@@ -149,7 +148,7 @@ fn show_or_carry_out(
     announce_ended(ended, (&shown, &what), (took, expected), context)
 }
 
-/// Says how a plan ended, and how long it took beside what was expected.
+/// Prints how a plan ended, and its duration beside the expected one.
 fn announce_ended(
     ended: RequestEnd,
     (shown, what): (&Value, &str),

@@ -1,10 +1,10 @@
-//! What is watched, as nodes tell each other. It comes before a MULTI, within the frame:
+//! Encodes watched keys for other nodes.
+//!
+//! They precede a MULTI within the frame, and have no reply:
 //!
 //! ```text
 //! fb.watched KEY VERSION [KEY VERSION ...]
 //! ```
-//!
-//! It has no reply.
 
 use super::super::frame::command;
 use crate::command::{CommandError, Watches};
@@ -12,13 +12,14 @@ use crate::resp::{OwnedArgs, Parser, RequestLimits};
 
 const WATCHED: &str = "fb.watched";
 
-/// As a frame has what is watched: keys, each with its version behind it.
+/// Encodes watched keys for a frame. Each key is followed by its version.
 pub fn framed(versions: &OwnedArgs) -> Vec<u8> {
     let versions = versions.borrow();
     command(std::iter::once(WATCHED.as_bytes()).chain(versions.iter()))
 }
 
-/// What the commands of a frame watch, and those behind it; `None`: nothing.
+/// Parses the watched keys of a frame and returns them with the commands after them. `None` if
+/// there are none.
 pub fn parse(commands: &[u8]) -> Option<Result<(Watches, &[u8]), CommandError>> {
     let limits = RequestLimits {
         bulk_bytes: commands.len(),

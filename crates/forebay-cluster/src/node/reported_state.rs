@@ -1,4 +1,4 @@
-//! What a node has told its coordinator last, and what is worth telling.
+//! Decides whether a heartbeat is worth sending, from the last one.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::events::Serve;
 use crate::message::Readiness;
 use crate::model::{Model, Phase, RolloutId};
 
-/// What of a heartbeat makes another one worth sending before the answer.
+/// The parts of a heartbeat whose change makes another one worth sending before the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportedState {
     pub revision: u64,
@@ -19,19 +19,19 @@ pub struct ReportedState {
     pub moving: Option<Readiness>,
 }
 
-/// Whether a heartbeat is worth sending before the answer to the last one.
+/// Returns whether a heartbeat is worth sending before the answer to the last one.
 pub fn is_news(before: &ReportedState, now: &ReportedState) -> bool {
-    let steady = |said: &ReportedState| {
-        let rollouts = said.rollouts.iter();
+    let steady = |reported_state: &ReportedState| {
+        let rollouts = reported_state.rollouts.iter();
         let rollouts: Vec<_> = rollouts
             .filter(|(_, readiness)| !matches!(readiness, Readiness::Fetching { .. }))
             .map(|(id, readiness)| (*id, readiness.clone()))
             .collect();
-        let is_failed = matches!(said.moving, Some(Readiness::Failed { .. }));
+        let is_failed = matches!(reported_state.moving, Some(Readiness::Failed { .. }));
         (
-            said.revision,
-            said.serves,
-            said.leaving,
+            reported_state.revision,
+            reported_state.serves,
+            reported_state.leaving,
             rollouts,
             is_failed,
         )
@@ -39,7 +39,7 @@ pub fn is_news(before: &ReportedState, now: &ReportedState) -> bool {
     steady(before) != steady(now) || before.holds < now.holds
 }
 
-/// Whether something does not serve here that a rollout waits for.
+/// Returns whether a version for which a rollout waits does not serve yet.
 pub fn lacks(model: &Model, active: &BTreeMap<TableName, Serve>) -> bool {
     let rollouts = model.work.under_way();
     let mut tables = rollouts

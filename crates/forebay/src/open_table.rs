@@ -1,4 +1,4 @@
-//! Tables that a command opens to read: those of a store, and copies of those of a cluster.
+//! Opens tables for reading: those of a store, and copies of those of a cluster.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use crate::backing::scratch::ScratchDir;
 use crate::context::Context;
 use crate::target::Target;
 
-/// A table that was opened to be read.
+/// A table that was opened for reading.
 #[derive(Debug)]
 pub enum OpenedTable {
     Batch(Arc<Version>),
     Live(LiveReading),
 }
 
-/// A live table that is read.
+/// A live table that was opened for reading.
 #[derive(Debug)]
 pub struct LiveReading {
     pub table: LiveTable,
     _held: LiveHeld,
 }
 
-/// What a table is read from that others have open.
+/// The source of a table that other processes have open.
 #[derive(Debug)]
 enum LiveHeld {
     Nothing,
-    /// Another process of this machine has it.
+    /// A checkpoint: another process of this machine has the table open.
     Checkpoint {
         _checkpoint: Checkpoint,
     },
-    /// The nodes of a cluster have it: this is a copy.
+    /// A copy: the nodes of a cluster have the table.
     Copy {
         _scratch: ScratchDir,
     },
@@ -49,14 +49,14 @@ impl OpenedTable {
 }
 
 impl Context {
-    /// What a target names, of either kind, to be read. A live table of a cluster is copied from
-    /// its nodes.
+    /// Opens the table of a target, of either kind, for reading. A live table of a cluster is
+    /// copied from its nodes.
     pub fn open_target(&self, target: &Target) -> anyhow::Result<OpenedTable> {
         self.open_target_for(target, None)
     }
 
-    /// The same, where only these keys are read: of a live table of a cluster only the partitions
-    /// that they lie in are copied.
+    /// As `open_target`, for reading only these keys. Of a live table of a cluster only the
+    /// partitions of the keys are copied.
     pub fn open_target_for(
         &self,
         target: &Target,
@@ -92,7 +92,7 @@ impl Context {
         Ok(LiveReading { table, _held })
     }
 
-    /// A live table to be read: this process's alone, or as it is now where a server has it open.
+    /// Opens a live table for reading: directly, or a checkpoint as of now if a server has it open.
     pub fn read_live(&self, name: &TableName) -> anyhow::Result<LiveReading> {
         if self.is_live_in_cluster(name)? {
             return self.read_of_cluster(name, None);

@@ -1,31 +1,33 @@
-//! Reads that may be old by a bound.
+//! Stale reads: the age of a replica's data, by its last confirmed read.
 //!
-//! Leave that a majority confirmed says that what is here was the newest when it was asked for, by
-//! the clock of this host. Until the bound has passed since, a read needs to ask nobody. Counted
-//! from the question: an answer, or a heartbeat, may have lain anywhere for any time. The clock may
-//! go slow by a tenth, as with leases, so the last tenth of the bound is not used.
+//! A permit that a majority confirmed proves that the replica's data was current when the permit
+//! was requested, by this host's clock. Until the bound has passed since, a read needs no request.
+//! The time counts from the request, because an answer or a heartbeat may be delayed for any time.
+//! The clock may be slow by a tenth, as for leases, so the last tenth of the bound is not used.
 
 use std::time::Duration;
 
-/// When what is here was the newest.
+/// The last time at which the replica's data was known to be current.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Freshness {
     asked: Option<Duration>,
 }
 
 impl Freshness {
-    /// What was confirmed is applied here; it was asked for then.
+    /// Records a request that was confirmed and whose entries are applied.
     pub fn confirm(&mut self, asked: Duration) {
         self.asked = self.asked.max(Some(asked));
     }
 
-    /// Until when an answer that is read here is within the bound; `None`: nothing was confirmed.
-    /// To be looked at before the read and after it: a process may stand still in between.
+    /// Returns the time until which an answer of this replica is within the bound, or `None` if
+    /// nothing was confirmed. Callers check it before the read and after it: a process may be
+    /// paused in between.
     pub fn until(&self, bound: Duration) -> Option<Duration> {
         self.asked.map(|asked| asked + bound - bound / 10)
     }
 
-    /// Half of the bound has passed: who asks now does not wait for it later.
+    /// Returns whether half of the bound has passed. A caller that refreshes now does not wait
+    /// later.
     pub fn ages(&self, now: Duration, bound: Duration) -> bool {
         self.asked.is_none_or(|asked| now >= asked + bound / 2)
     }
@@ -42,10 +44,10 @@ mod tests {
         let mut fresh = Freshness::default();
         assert_eq!(fresh.until(SECOND * 60), None, "nothing was confirmed");
         assert!(fresh.ages(SECOND, SECOND * 60));
-        // The answer may have come at 14 s.
+        // The answer may have arrived at 14 s.
         fresh.confirm(SECOND * 10);
         assert_eq!(fresh.until(SECOND * 10), Some(SECOND * 19));
-        // That of an older question comes later.
+        // The answer to an older request arrives later.
         fresh.confirm(SECOND * 9);
         assert_eq!(fresh.until(SECOND * 10), Some(SECOND * 19));
         assert!(!fresh.ages(SECOND * 14, SECOND * 10));

@@ -1,20 +1,20 @@
-//! What a plan leaves with fewer copies that somebody can read, as nodes are down.
+//! Finds ranges that a plan leaves with fewer readable replicas, because nodes are down.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::NodeId;
 use crate::model::Model;
 
-/// Ranges that come to be on fewer nodes that are up than now, and than their tables want.
+/// Ranges that will be on fewer nodes that are up than now, and than their tables ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThinnedRanges {
-    /// By on how many nodes that are up they are afterwards.
+    /// The number of ranges, by the number of nodes that are up and hold them afterwards.
     pub ranges: BTreeMap<usize, usize>,
     /// The nodes that are down and are to hold them.
     pub down: BTreeSet<NodeId>,
 }
 
-/// `None`: there is no such range.
+/// Returns the thinned ranges. `None`: there are none.
 pub fn thinned(before: &Model, after: &Model) -> Option<ThinnedRanges> {
     let is_up = |node: &NodeId| before.node(*node).is_some_and(|entry| entry.is_up());
     let mut thinned: Option<ThinnedRanges> = None;
@@ -42,7 +42,7 @@ pub fn thinned(before: &Model, after: &Model) -> Option<ThinnedRanges> {
 }
 
 impl ThinnedRanges {
-    /// For operators.
+    /// Describes the thinned ranges for operators.
     pub fn words(&self, model: &Model) -> String {
         let down = self.down.iter().map(|node| model.node_name(*node));
         let down: Vec<String> = down.collect();

@@ -1,25 +1,25 @@
-//! Pages that are drawn at random from the runs of a version, and how threads share them.
+//! Draws random pages from the runs of a version and divides them among threads.
 
 use std::sync::Arc;
 
 use forebay_io::Random;
 use forebay_run::run::Run;
 
-/// Threads that look at a sample,
+/// The number of threads that read a sample.
 pub(crate) const AT_ONCE: usize = 32;
-/// and the fewest pages for which there is one.
+/// The fewest pages per thread.
 const STRETCH_PAGES: usize = 8;
 
-/// Told that so many rows more were looked at.
+/// A callback that receives the number of additional rows read.
 pub type Advance<'a> = &'a (dyn Fn(u64) + Sync);
 
-/// Pages as several threads look at them.
+/// Divides pages among several threads.
 pub(crate) fn stretches<P>(pages: &[P]) -> Vec<&[P]> {
     let stretch = pages.len().div_ceil(AT_ONCE).max(STRETCH_PAGES);
     pages.chunks(stretch).collect()
 }
 
-/// Draws as many pages as hold about that many rows, in their order.
+/// Draws enough pages for about that many rows, in their order.
 pub(crate) fn draw<'a>(
     runs: &'a [Arc<Run>],
     rows: u64,
@@ -42,7 +42,7 @@ pub(crate) fn draw<'a>(
     drawn.collect()
 }
 
-/// The run that holds the page of that number, and the page's number there.
+/// Returns the run with the page of that number, and the page's number in the run.
 fn locate(runs: &[Arc<Run>], mut page: u64) -> Option<(&Arc<Run>, usize)> {
     for run in runs {
         match page.checked_sub(run.summary().pages) {

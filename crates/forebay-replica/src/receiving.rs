@@ -1,4 +1,4 @@
-//! Time and messages of peers: heartbeats, elections, and what is not believed.
+//! Handles time and messages of peers: heartbeats, elections, and messages that are not credible.
 
 use raft::eraftpb::{Message, MessageType};
 use raft::{SnapshotStatus, StateRole};
@@ -13,17 +13,17 @@ use crate::time::{
     IDLE_HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE, STAND_TICKS, TICK,
 };
 
-/// How a candidate says that the leader itself wants it to lead; the library does not export it.
+/// The mark of a candidate that the leader asked to lead; the library does not export it.
 const TRANSFER: &[u8] = b"CampaignTransfer";
 
-/// The leader itself wants the candidate to lead.
+/// Returns whether the leader asked the candidate to lead.
 fn is_wanted(message: &Message) -> bool {
     message.context == TRANSFER
 }
 
 impl Replica {
-    /// One event is one tick, however late it comes: a process that was stopped
-    /// does not believe that its leader was silent meanwhile.
+    /// Counts one tick for one event, however late it is. A process that was paused therefore does
+    /// not assume that its leader was silent meanwhile.
     pub(crate) fn tick(&mut self, now: Now, actions: &mut Vec<Action>) {
         if !self.is_tick_due(now) {
             return;
@@ -45,7 +45,8 @@ impl Replica {
         }
     }
 
-    /// Whoever was to lead does not: the leader serves on. REQUIRES: it leads.
+    /// Ends a hand-over whose target did not take the lead: the leader keeps serving. REQUIRES: it
+    /// leads.
     fn take_back(&mut self) {
         let is_over = |at: u64| self.ticks >= at + HAND_OVER_TICKS;
         if self.raw.raft.lead_transferee.is_some() && self.handed_over_at_tick.is_some_and(is_over)
@@ -69,12 +70,12 @@ impl Replica {
         self.retry_copies(now);
     }
 
-    /// Nobody has asked anything for a while.
+    /// Returns whether no client has asked anything for a while.
     pub(crate) fn is_idle(&self) -> bool {
         self.ticks >= self.asked_at_tick + IDLE_AFTER_TICKS
     }
 
-    /// A peer that a copy was announced to may not have heard of it.
+    /// Announces copies again: a peer may not have received the announcement.
     fn retry_copies(&mut self, now: Now) {
         let peers = self.raw.raft.prs().iter();
         let waits = |progress: &raft::Progress| progress.state == raft::ProgressState::Snapshot;
@@ -95,8 +96,8 @@ impl Replica {
         }
     }
 
-    /// Calls an election if no leader was heard of for long enough. Not while something is written:
-    /// the library takes what a candidate has for written.
+    /// Calls an election if no leader was heard from for long enough. Not during a write: the
+    /// library counts everything that a candidate has as written.
     fn maybe_stand(&mut self, now: Now) {
         let raft = &mut self.raw.raft;
         let is_due = raft.election_elapsed as u64 >= self.election_ticks;
@@ -104,15 +105,15 @@ impl Replica {
         if is_due && may && self.writing.is_none() {
             raft.election_elapsed = 0;
             self.draw_election();
-            // It fails where a change of the group is not applied yet; the next one may not.
+            // It fails if a change of the group is not applied yet; the next try may succeed.
             let _ = self.raw.campaign();
         }
     }
 
-    /// Stands for election as the leader wants it to. The leader logs nothing until this one leads,
-    /// or it takes the lead back. The library takes what a candidate has for written, and one
-    /// whose state lacks a change of the group does not stand: then it is tried again as soon as
-    /// something has happened. REQUIRES: nothing is being written.
+    /// Stands for election at the leader's request. The leader logs nothing until this replica
+    /// leads, or until it takes the lead back. The library counts everything that a candidate has
+    /// as written. A replica whose state lacks a change of the group does not stand: it tries again
+    /// after the next event. REQUIRES: no write is in progress.
     pub(crate) fn stand_as_asked(&mut self, now: Now) {
         debug_assert!(
             self.writing.is_none(),
@@ -159,7 +160,7 @@ impl Replica {
             kind => {
                 let leads = matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat);
                 let (from, term) = (message.from, message.term);
-                // An answer of a peer that has left is refused, and of no use.
+                // A message of a peer that has left is refused, and of no use.
                 let _ = self.raw.step(message);
                 self.receive_leader(now, leads && term == self.raw.raft.term);
                 if kind == MessageType::MsgAppendResponse {
@@ -169,9 +170,9 @@ impl Replica {
         }
     }
 
-    /// A copy that came late is older than the one that was announced last. Where the log reaches
-    /// back to it, entries follow at once; the library would wait until that is announced again,
-    /// and the peer hear of nothing meanwhile, also of what it is asked for.
+    /// Continues after a copy that arrived late and is older than the last announced one. If the
+    /// log reaches back to the copy, entries follow at once. The library alone would wait for the
+    /// next announcement, and the peer would receive nothing meanwhile, not even requests.
     fn go_on_behind_copy(&mut self, peer: u64) {
         let raft = &mut self.raw.raft;
         let waits = |progress: &raft::Progress| progress.state == raft::ProgressState::Snapshot;
@@ -199,8 +200,8 @@ impl Replica {
         }
     }
 
-    /// The leader's log does not go back far enough. The library is told once the copy is here;
-    /// until then the announcement is a heartbeat.
+    /// Handles the announcement of a copy: the leader's log does not reach back far enough. The
+    /// library receives it once the copy has arrived. Until then it counts as a heartbeat.
     fn receive_of_copy(&mut self, now: Now, message: Message, actions: &mut Vec<Action>) {
         let metadata = message.get_snapshot().get_metadata();
         let at_least = Place {
@@ -225,7 +226,7 @@ impl Replica {
         let is_asked = self.fetching.is_some_and(|(asked, since)| {
             asked == from && now.monotonic < since + SNAPSHOT_PATIENCE
         });
-        // One at a time: until it is in place no other takes its own.
+        // One at a time: until this copy is installed, no other one is.
         let is_installed = |writing: &Writing| writing.installs.is_none();
         let is_free = self.came.is_none()
             && self.installing.is_none()
@@ -262,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Whether it writes down a vote when it is asked for one.
+    /// Returns whether the replica persists a vote for a candidate.
     fn votes(replica: &mut Replica, now: Now, term: u64, context: &'static [u8]) -> bool {
         let mut raft = Message::default();
         raft.set_msg_type(MessageType::MsgRequestVote);
@@ -366,7 +367,7 @@ mod tests {
         assert!(!leaves(beat(0, last.index + 1)), "of an earlier term");
     }
 
-    /// Whether it stands, or says that it wants to, when it is ticked until then.
+    /// Returns whether the replica stands for election, or asks to, within these ticks.
     fn stands(replica: &mut Replica, from_ms: u64, to_ms: u64) -> bool {
         (from_ms..to_ms).step_by(100).any(|ms| {
             let actions = replica.handle(at_ms(ms), Event::Tick);
@@ -396,8 +397,7 @@ mod tests {
         assert!(stands(&mut unhealthy, 8900, 11_200));
     }
 
-    /// A lone leader and a learner, whose messages arrive at once. The copy that is asked for comes
-    /// later.
+    /// A lone leader and a learner whose messages arrive at once. The requested copy arrives later.
     struct Pair {
         replicas: [Replica; 2],
         now_ms: u64,
@@ -463,7 +463,7 @@ mod tests {
                 operations: Bytes::from_static(b"set"),
             };
             pair.notify(0, Event::Propose(vec![proposal]));
-            // It is announced again meanwhile.
+            // The copy is announced again meanwhile.
             pair.tick(2);
         }
         pair.notify(1, Event::SnapshotCame(copied));

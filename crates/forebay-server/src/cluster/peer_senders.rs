@@ -1,5 +1,6 @@
-//! Messages of replicas on their way to other nodes: in order, over one connection to each. What
-//! cannot be sent is lost, as replicas expect of any message.
+//! Sends messages of replicas to other nodes, in order over one connection to each.
+//!
+//! A message that cannot be sent is lost, which replicas expect of any message.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,25 +13,25 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::link::{AskFailure, Dialer, Link, PeerAnswer};
 
-/// More that a node has not taken is thrown away.
+/// Messages beyond this size that a node has not accepted are dropped.
 const MOST_HELD_BYTES: usize = 96 << 20;
-/// A node that takes nothing for so long is called anew.
+/// If a node accepts nothing for this long, the connection is reopened.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// See the module's text.
+/// The outgoing messages of replicas, by node.
 #[derive(Debug)]
 pub struct PeerSenders {
     dialer: Dialer,
     ways: Mutex<BTreeMap<HostPort, NodeQueue>>,
 }
 
-/// What is on its way to one node.
+/// The messages in flight to one node.
 #[derive(Debug)]
 struct NodeQueue {
     link: Link,
     under_way: VecDeque<QueuedMessage>,
     held_bytes: usize,
-    /// When the first of them became the first.
+    /// When the current first message became the first.
     since: Duration,
 }
 
@@ -71,7 +72,7 @@ impl PeerSenders {
 }
 
 impl NodeQueue {
-    /// Forgets what was taken; answers whether the connection is of no more use.
+    /// Forgets accepted frames. Returns whether the connection is no longer usable.
     fn is_stuck(&mut self, now: Duration) -> bool {
         while let Some(first) = self.under_way.front_mut() {
             match first.taken.try_recv() {
@@ -87,7 +88,7 @@ impl NodeQueue {
         !self.under_way.is_empty() && now.saturating_sub(self.since) > PATIENCE
     }
 
-    /// Returns whether the connection is there.
+    /// Queues a frame. Returns whether the connection is open.
     fn put(&mut self, frame: Bytes, now: Duration) -> bool {
         let bytes = frame.len();
         if self.held_bytes + bytes > MOST_HELD_BYTES {

@@ -1,24 +1,24 @@
-//! Work that nobody waits for, in short pieces.
+//! Background work, in short pieces.
 //!
-//! After each piece the processor is offered to others ([`give_way`]): a system that interrupts no
-//! thread between the ticks of its clock would let them wait for up to 4 ms.
+//! After each piece the thread offers the processor to others ([`give_way`]). A system that
+//! interrupts no thread between its clock ticks would otherwise let them wait for up to 4 ms.
 //!
-//! Where a process may use only a part of the processors that is not enough. A quota (`cpu.max` of
-//! a control group, which containers have) is used up by whoever works first, whatever its
-//! priority; then all threads of the process stand still until the system's next
-//! period. So a merge that takes 20 ms of a processor at once holds up every command that comes
-//! meanwhile, even where the process uses half of what it may on the whole. Then [`limit_behind`]
-//! says what each thread may use, and pieces are paid for with pauses.
+//! If a process may use only a part of the processors, that is not enough. A quota (`cpu.max` of a
+//! control group, which containers have) goes to the thread that works first, whatever its
+//! priority. Once it is used up, all threads of the process stop until the system's next period. A
+//! merge that takes 20 ms of a processor at once thus delays every command that arrives meanwhile.
+//! That happens even if the process uses only half of its quota on average. [`limit_behind`]
+//! therefore limits what each thread may use, and threads pay for pieces with pauses.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A thread gives way when it has worked for so long.
+/// How long a thread works before it yields.
 const PIECE: Duration = Duration::from_micros(250);
-/// It is looked at what a thread has used at most so often.
+/// The least time between two measurements of a thread's usage.
 const LEAST: Duration = Duration::from_micros(100);
-/// No pause is longer.
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 const NO_LIMIT: u64 = u64::MAX;
 
@@ -32,20 +32,19 @@ thread_local! {
 #[derive(Debug, Clone, Copy)]
 struct YieldState {
     at: Instant,
-    /// What the thread had used when it paused last.
+    /// The processor time that the thread had used at its last pause.
     used: Duration,
 }
 
-/// What each thread of this process that gives way may use of a processor; `None`: all there is,
-/// as from the start.
+/// Sets the part of a processor that each background thread of this process may use. `None`: no
+/// limit, which is the default.
 pub fn limit_behind(processors: Option<f64>) {
     let share = processors.map_or(NO_LIMIT, |part| (part * 1e6).max(1.0) as u64);
     SHARE.store(share, Ordering::Relaxed);
 }
 
-/// Lets others have the processor, and pauses where this thread has used more than its part since
-/// it was here last. To be called every 100 microseconds of work or so, without locks that others
-/// wait for.
+/// Yields the processor, and pauses if this thread has used more than its part since the last call.
+/// Call it about every 100 microseconds of work, without locks that others wait for.
 pub fn give_way() {
     let now = Instant::now();
     let Some(last) = LAST.get() else {
@@ -87,9 +86,9 @@ fn thread_time() -> Duration {
     Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 
-/// From now on memory comes in small pages to this process: a large one is cleared at once when it
-/// is first touched, by each new thread several, which takes more of a small quota than what the
-/// threads do. Nothing where the system has no such choice.
+/// Makes the system give this process memory in small pages from now on. The system clears a large
+/// page at once when it is first touched. Each new thread touches several, which takes more of a
+/// small quota than the threads' work. Does nothing if the system has no such option.
 pub fn avoid_large_pages() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);
@@ -114,7 +113,7 @@ mod tests {
         while thread_time() - used < Duration::from_millis(20) {
             give_way();
         }
-        // It uses what it does before its first look.
+        // The time before its first measurement counts as used.
         let took = begun.elapsed();
         limit_behind(None);
         assert!(took > Duration::from_millis(60), "{took:?}");

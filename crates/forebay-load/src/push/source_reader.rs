@@ -1,9 +1,9 @@
-//! Reading sources whose types are guessed: once, or twice.
+//! Reads sources whose types are inferred: once, or twice.
 //!
-//! Text files are read with the types that their first rows show, which costs nothing where these
-//! are the types of all rows. Where a row is another, the reading stops, all rows are looked at for
-//! their types, and the reading starts over, once: what was collected is dropped, spilled runs and
-//! the file of bad rows are removed.
+//! Text files are read with the types that their first rows show. That costs nothing if these are
+//! the types of all rows. If a row has another type, reading stops. The types of all rows are then
+//! determined, and reading restarts once. The collected records are dropped; spilled runs and the
+//! file of bad rows are removed.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::sort::{SortError, SortPlan};
 use crate::sources::{Guesses, SourceError, SourceOptions, SourceSet};
 use forebay_io::Throttle;
 
-/// The stage that progress tells of.
+/// The name of the stage in progress reports.
 const STAGE: &str = "looking at all rows for their types";
 
-/// Sources as they were opened, and what encodes their rows.
+/// Opened sources, and the encoder of their rows.
 pub type OpenSources = (SourceSet, RowEncoder);
 
-/// What starting over needs.
+/// The state needed to restart reading.
 pub struct SourceReader<'a> {
-    /// Whose spilled runs are dropped; none where nothing is written.
+    /// The plan whose spilled runs are dropped; `None` if nothing is written.
     pub plan: Option<&'a SortPlan>,
     pub threads: usize,
     pub throttle: &'a Throttle,
@@ -30,9 +30,9 @@ pub struct SourceReader<'a> {
 }
 
 impl SourceReader<'_> {
-    /// Reads what was opened by `options`. Where the guess of the types fails, `open` gets options
-    /// with those of all rows, and is to open the same sources by them; then they are read from
-    /// their beginning.
+    /// Reads sources that were opened with `options`. If the inferred types are wrong, `open` gets
+    /// options with the types of all rows, and must open the same sources with them. They are then
+    /// read from their beginning.
     pub fn read<R, E: From<PushError>>(
         &self,
         options: &SourceOptions,
@@ -79,7 +79,7 @@ impl SourceReader<'_> {
     }
 }
 
-/// The same error, where the types are those of a table: then no other can be given.
+/// Rewrites the error for types that come from a table, which the user cannot change.
 pub fn of_table(error: PushError) -> PushError {
     match error {
         PushError::BadRow {

@@ -1,5 +1,6 @@
-//! What an operator wishes for: the arguments of `cluster add`, `drain`, `replace`, `replicas` and
-//! `rebalance`, and of `cluster plan` with each.
+//! The arguments of `cluster add`, `drain`, `replace`, `replicas` and `rebalance`.
+//!
+//! `cluster plan` takes each of them as a subcommand.
 
 use std::collections::BTreeSet;
 
@@ -14,23 +15,23 @@ use crate::rollout_args::parse_replicas;
 
 #[derive(Debug, Args)]
 pub struct AddArgs {
-    /// Without any, all that hold nothing and were not drained
+    /// Without names: all nodes that have no data and were not drained
     nodes: Vec<NodeName>,
 }
 
 #[derive(Debug, Args)]
 pub struct DrainArgs {
-    /// What `cluster status` calls them
+    /// The nodes, by the names that `cluster status` shows
     #[arg(required = true)]
     nodes: Vec<NodeName>,
 }
 
 #[derive(Debug, Args)]
 pub struct ReplaceArgs {
-    /// It holds nothing afterwards
+    /// The node to replace; it has no data afterwards
     gone: NodeName,
 
-    /// It holds nothing yet
+    /// The new node; it has no data yet
     new: NodeName,
 }
 
@@ -38,7 +39,7 @@ pub struct ReplaceArgs {
 pub struct TableReplicas {
     table: TableName,
 
-    /// On so many nodes, 1 to 5
+    /// The number of replicas of each partition, 1 to 5
     #[arg(value_name = "N", value_parser = parse_replicas)]
     count: usize,
 }
@@ -46,9 +47,9 @@ pub struct TableReplicas {
 #[derive(Debug, Args)]
 pub struct RebalanceArgs {}
 
-/// Words that say what nodes are to hold.
+/// Arguments that say which placement an operator wants.
 pub trait MoveRequest: Args {
-    /// With the numbers of the nodes that are named.
+    /// Returns the goal, with the ids of the named nodes.
     fn goal(&self, model: &Model) -> anyhow::Result<PlanGoal>;
 }
 
@@ -88,18 +89,18 @@ impl MoveRequest for RebalanceArgs {
     }
 }
 
-/// One of them, by its name.
+/// A placement command by its name.
 #[derive(Debug, Subcommand)]
 pub enum AnyWords {
-    /// Let nodes that hold nothing come to hold their share
+    /// Give nodes that have no data their share of the tables
     Add(AddArgs),
-    /// Let others come to hold what these hold
+    /// Move all data away from these nodes
     Drain(DrainArgs),
-    /// Let one node take the place of another
+    /// Replace one node by another
     Replace(ReplaceArgs),
-    /// Let so many nodes come to hold each part of a table
+    /// Change the number of replicas of a table
     Replicas(TableReplicas),
-    /// Even out what nodes hold
+    /// Balance the data among the nodes
     Rebalance(RebalanceArgs),
 }
 
@@ -124,7 +125,7 @@ fn ids(names: &[NodeName], model: &Model) -> anyhow::Result<BTreeSet<NodeId>> {
     names.iter().map(|name| id(name, model)).collect()
 }
 
-/// Nodes that hold nothing, and that nobody drained.
+/// Returns the nodes that have no data and were not drained.
 fn idle(model: &Model) -> anyhow::Result<BTreeSet<NodeId>> {
     let holding = holders(model);
     let drained = &model.work.drained;

@@ -1,4 +1,4 @@
-//! What `forebay push` says when it is done.
+//! The output of `forebay push`.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::column_figures::objects;
 use super::versions::rows;
 use crate::human;
-use crate::rolled_out::RolloutResult;
+use crate::rollout_result::RolloutResult;
 
-/// The object that --json ends with.
+/// The object that --json prints last.
 #[derive(Debug, Serialize)]
 pub struct PushResult<'a> {
     table: &'a TableName,
@@ -27,24 +27,24 @@ pub struct PushResult<'a> {
     duplicates: u64,
     seconds: f64,
     swapped: bool,
-    /// There was no store, and one was made.
+    /// Whether the command created the store.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     store_created: bool,
     gate: &'a [Finding],
-    /// What was counted of each column.
+    /// The statistics of each column.
     statistics: Vec<Value>,
     warnings: &'a [String],
-    /// Why a cluster did not let it serve.
+    /// Why a cluster did not let the version serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     undone: Option<&'a str>,
-    /// In a cluster.
+    /// The rollout, in a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout: Option<RolloutResult>,
     #[serde(flatten)]
     changes: Option<Changes>,
 }
 
-/// What is more to say of a push onto another version.
+/// The counts of a push with --onto.
 #[derive(Debug, Serialize)]
 struct Changes {
     rows_least: u64,
@@ -81,8 +81,8 @@ impl<'a> PushResult<'a> {
     }
 }
 
-/// What there is to say beside the result: warnings, differences that the gate only reports, and
-/// what was passed over by --force. Why it held the version says [`held`].
+/// Returns the notes beside the result: warnings, differences that the gate only reports, and what
+/// --force passed. [`held`] has the reason for which the gate held the version.
 pub fn notes(report: &PushReport) -> Vec<String> {
     let shown = report.gate.iter().filter(|finding| match finding.passed {
         true => finding.reported && !report.held(),
@@ -102,7 +102,7 @@ pub fn notes(report: &PushReport) -> Vec<String> {
         .collect()
 }
 
-/// Why the gate held the version, and what can be done.
+/// Describes why the gate held the version, and what can be done.
 pub fn held(report: &PushReport) -> String {
     let PushReport { table, version, .. } = report;
     let findings = findings(&report.gate);
@@ -125,7 +125,7 @@ pub fn held(report: &PushReport) -> String {
     )
 }
 
-/// What conversions changed, as was asked for, for people.
+/// Describes the values that conversions changed, as requested, for people.
 pub fn changed(lossy: &[Lossy]) -> String {
     let shown = |lossy: &Lossy| {
         let how = match lossy.how {
@@ -141,7 +141,8 @@ pub fn changed(lossy: &[Lossy]) -> String {
     lossy.iter().map(shown).collect()
 }
 
-/// What held, then what is only reported; what passed in silence is not told.
+/// Describes the findings that held, then the reported ones. Findings that passed silently are left
+/// out.
 pub fn findings(gate: &[Finding]) -> String {
     let held = gate.iter().filter(|finding| !finding.passed);
     let held = held.map(|finding| {
@@ -153,7 +154,7 @@ pub fn findings(gate: &[Finding]) -> String {
     held.chain(shown).collect()
 }
 
-/// The limits by which all that held would pass, as they are to be written.
+/// Returns the limits with which all held findings would pass, as options.
 pub fn remedies(gate: &[Finding]) -> Option<String> {
     let held = gate.iter().filter(|finding| !finding.passed);
     let quoted = |limit: &String| format!("--gate '{}'", limit.replace('\'', r"'\''"));
@@ -165,7 +166,7 @@ pub fn remedies(gate: &[Finding]) -> Option<String> {
         .map(|limits| limits.join(" "))
 }
 
-/// What the push did, for people.
+/// Describes the result of the push for people.
 pub fn summary(report: &PushReport) -> String {
     let PushReport { table, version, .. } = report;
     let rows = match report.rows_between {

@@ -1,9 +1,9 @@
-//! The end of a test, for what loops beside it.
+//! A flag for the end of a test, for threads that loop beside it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a test is over. Threads that loop until it is end where it failed, too: a test that
-/// fails would hang else, and one that writes meanwhile fills the memory.
+/// Whether a test is over. Threads that loop until then also end if the test fails. Otherwise a
+/// failing test would hang, and a thread that writes meanwhile would fill the memory.
 #[derive(Debug, Default)]
 pub struct TestOver(AtomicBool);
 
@@ -12,14 +12,14 @@ impl TestOver {
         self.0.load(Ordering::Acquire)
     }
 
-    /// It is over once this is dropped, also by a panic.
+    /// Ends the test when it is dropped, also by a panic.
     #[must_use]
     pub fn at_end(&self) -> OverAtEnd<'_> {
         OverAtEnd(self)
     }
 }
 
-/// Held by who decides that a test is over.
+/// A guard of the thread that decides that a test is over.
 #[derive(Debug)]
 pub struct OverAtEnd<'a>(&'a TestOver);
 

@@ -1,5 +1,6 @@
-//! About how much the partitions here hold, as their leaders tell. It is looked at now and then:
-//! who plans needs no exact number.
+//! The approximate sizes of local partitions, as their leaders report them.
+//!
+//! They are measured now and then, because a plan needs no exact number.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,15 +9,16 @@ use forebay_engine::live::PartitionSize;
 use forebay_replica::GroupId;
 use parking_lot::Mutex;
 
-/// A partition is looked at again after so long.
+/// The time after which a partition is measured again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What was seen of groups, and when.
+/// The last measured size of each group, and its time.
 #[derive(Debug, Default)]
 pub struct SizeCache(Mutex<BTreeMap<GroupId, (Duration, PartitionSize)>>);
 
 impl SizeCache {
-    /// As it was seen a moment ago; else as `look` sees it now, given what was seen before.
+    /// Returns the last size if it is recent. Otherwise measures it with `look`, which gets the
+    /// previous size.
     pub fn seen(
         &self,
         group: GroupId,

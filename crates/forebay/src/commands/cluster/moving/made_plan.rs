@@ -1,4 +1,4 @@
-//! A plan as it is shown: text, drawing, JSON.
+//! Shows a plan: as text, as a drawing and as JSON.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ use crate::commands::cluster::paces;
 use crate::context::Context;
 use crate::human;
 
-/// Columns of what is drawn in the terminal.
+/// Columns of a drawing in the terminal.
 const WIDTH: usize = 110;
 
-// Global, so that they go behind the words of `cluster plan`.
+// Global, so that the options may follow the subcommand of `cluster plan`.
 #[derive(Debug, Args)]
 pub struct ShownPlan {
     /// Draw the plan into an SVG file
     #[arg(long, value_name = "FILE.svg", global = true)]
     draw: Option<PathBuf>,
 
-    /// How much is copied before the lists of what was copied change. With less, less is undone
-    /// when the plan is ended
+    /// How many bytes to copy before the preference lists of the copied ranges change. If the plan
+    /// is cancelled, a smaller value means that less is undone
     #[arg(long, value_name = "BYTES", value_parser = parse_batch, default_value_t = BATCH_BYTES, global = true)]
     batch: u64,
 }
@@ -41,7 +41,7 @@ fn parse_batch(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A plan, and the model that it is of.
+/// A plan and the model that it was made from.
 pub struct MadePlan {
     model: Model,
     pub proposal: Proposal,
@@ -64,7 +64,7 @@ impl MadePlan {
         Ok(made)
     }
 
-    /// A plan that was made before.
+    /// Returns a plan that was made earlier, with its summaries.
     pub fn again(model: Model, plan: MovePlan, context: &Context) -> anyhow::Result<Self> {
         let summaries = summaries(&model, &plan.batches, context)?;
         let proposal = Proposal::again(&model, &summaries, plan);
@@ -73,8 +73,8 @@ impl MadePlan {
         Ok(Self { model, proposal })
     }
 
-    /// Whether all is as it is to be. Who drains or adds nodes changes what later plans do with
-    /// them.
+    /// Returns whether the assignment is already as desired. Draining or adding nodes still changes
+    /// what later plans do with them.
     pub fn has_nothing_to_do(&self) -> bool {
         let plan = &self.proposal.plan;
         let is_of_nodes = matches!(plan.goal, PlanGoal::Drain(_) | PlanGoal::Add(_));
@@ -100,7 +100,7 @@ impl MadePlan {
         text(&self.picture(), WIDTH) + &note
     }
 
-    /// What to know before it is carried out.
+    /// Returns what an operator should know before the plan runs.
     pub fn note(&self) -> Option<String> {
         let moving = self.model.work.moving().map(|moving| {
             format!(
@@ -146,7 +146,7 @@ fn check_svg(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Of the versions that serve, and of live tables, as batches cut their partitions.
+/// Returns the summaries of serving versions, and of live tables as batches split their partitions.
 fn summaries(model: &Model, batches: &[MoveBatch], context: &Context) -> anyhow::Result<Summaries> {
     let live: BTreeSet<TableName> = model.live_tables().map(|(name, _)| name.clone()).collect();
     let mut summaries = match live.is_empty() {
@@ -157,7 +157,7 @@ fn summaries(model: &Model, batches: &[MoveBatch], context: &Context) -> anyhow:
     Ok(summaries)
 }
 
-/// Of the versions that serve.
+/// Returns the summaries of the serving versions.
 pub fn serving_summaries(model: &Model, context: &Context) -> anyhow::Result<Summaries> {
     let (store, mut summaries) = (context.open_store()?, Summaries::new());
     for (table, entry) in model.all_tables() {
@@ -169,7 +169,7 @@ pub fn serving_summaries(model: &Model, context: &Context) -> anyhow::Result<Sum
     Ok(summaries)
 }
 
-/// What live tables hold, where a node runs that knows.
+/// Returns the content of live tables, if a running node knows it.
 fn survey(live: BTreeSet<TableName>, context: &Context) -> anyhow::Result<Survey> {
     match context.cluster()?.client().survey(live) {
         Err(error @ ClientError::NobodyHome { .. }) => {

@@ -1,4 +1,4 @@
-//! What other processes ask of a live table that is open here: a thread of the table's does it.
+//! A thread that handles the requests of other processes to a live table that is open in this one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_io::start_thread;
 
-/// Between two looks for something to do.
+/// The time between two checks for requests.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The thread, while there is one.
@@ -18,7 +18,7 @@ pub struct RowTaker {
 }
 
 impl RowTaker {
-    /// Calls `take` now and then, until it says false or [`RowTaker::stop`] is called.
+    /// Calls `take` at intervals, until it returns false or [`RowTaker::stop`] is called.
     pub fn start(&self, mut take: impl FnMut() -> bool + Send + 'static) -> std::io::Result<()> {
         let stopped = Arc::clone(&self.stopped);
         let take = move || {
@@ -34,7 +34,7 @@ impl RowTaker {
         Ok(())
     }
 
-    /// Returns when nothing is being done, and nothing will be.
+    /// Stops the thread, and returns when it has ended.
     pub fn stop(&self) {
         self.stopped.store(true, Relaxed);
         if let Some(thread) = self
@@ -44,7 +44,7 @@ impl RowTaker {
             .take()
         {
             thread.thread().unpark();
-            // A panic there was reported there.
+            // The thread reported its own panic.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Commands that replicas have decided: what they depend on in place of the machine's own.
+//! The time and limits for decided commands, the same on all replicas.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use forebay_io::{Clock, Waiting};
 
 use crate::shared::Shared;
 
-/// The largest reply to a command that was decided: the same on all machines.
+/// The largest reply to a decided command: the same on all machines.
 const DECIDED_REPLY_BYTES: usize = 64 << 20;
 
-/// The time by which a command is done that replicas have decided. It stands still.
+/// The fixed time of a decided command.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionClock {
     pub stamp_ms: u64,
@@ -31,7 +31,7 @@ impl Clock for DecisionClock {
     }
 }
 
-/// The most bytes of a reply.
+/// Returns the most bytes of a reply.
 #[inline]
 pub fn reply_limit(shared: &Shared, decided: Option<&DecisionClock>) -> usize {
     match decided {

@@ -1,4 +1,4 @@
-//! Who leads a partition, as far as is known here, and how a command gets there.
+//! Finds the leader of a partition, as far as this node knows, and routes a command to it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,35 +11,35 @@ use forebay_replica::GroupId;
 
 use super::super::ask::{Requester, Unanswered};
 use super::super::topology::primary_at;
-use super::spot::LiveSpot;
+use super::key_spot::LiveSpot;
 use crate::port::Port;
 
-/// Before it is asked again who leads: at first soon, as another one mostly leads at once, then
-/// doubled with each try.
+/// The first pause before the leader is looked up again. It is short, because another replica
+/// mostly leads at once; each attempt doubles it.
 const FIRST_LEAD_PAUSE: Duration = Duration::from_millis(2);
 const LEAD_PAUSE: Duration = Duration::from_millis(20);
-/// Tries after which a pause is no longer doubled.
+/// The number of attempts after which the pause is no longer doubled.
 const MOST_DOUBLED: usize = 4;
 
-/// Where a command on a partition is to go.
+/// The target of a command on a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandTarget {
-    /// The replica here leads.
+    /// This node's replica leads.
     Here,
-    /// The client is to go there.
+    /// The client is redirected to this address.
     Moved(HostPort),
-    /// It is forwarded.
+    /// The command is forwarded to this node.
     Node(Box<MapNode>),
-    /// Nobody is known who leads; why.
+    /// No leader is known; the reason.
     Unknown(String),
-    /// The same of a node that reaches no majority of nodes: the client is told so at once, and
-    /// asks another node.
+    /// No leader is known, and this node reaches no majority of nodes. The client gets the error at
+    /// once and asks another node.
     CutOff(String),
 }
 
 impl Requester<'_> {
-    /// Where a command goes: to who leads, as far as is known, and with each other attempt to
-    /// another node that has the partition. One may lead by now, and who led before not know it.
+    /// Returns the target of a command: first the known leader, then with each attempt another node
+    /// that has the partition. Another node may have become leader without this node's knowledge.
     pub fn lead(&self, spot: &LiveSpot, may_move: bool, attempt: usize) -> CommandTarget {
         let map = self.cluster.map();
         let replicas = self.cluster.member().replicas();
@@ -66,7 +66,7 @@ impl Requester<'_> {
         }
         let mut at = turn(attempt, known.is_some(), others.len());
         if self.leads_away(spot, attempt > 0) {
-            // The partition may have a majority among the few; they are asked once.
+            // The partition may have a majority among the few reachable nodes; each is asked once.
             others.retain(|node| self.cluster.reaches(self.now(), *node));
             if attempt >= others.len() {
                 return CommandTarget::CutOff(cut_off(&map));
@@ -78,7 +78,8 @@ impl Requester<'_> {
                 "no other node has a replica of the partition".to_owned(),
             );
         };
-        // A guess of a node that is to have a replica itself would lead the client in circles.
+        // If this node is to have a replica itself, a redirect by a guess would send the client in
+        // circles.
         let is_sound = known == Some(node.id) || !spot.nodes.contains(&map.me);
         let moves = may_move && is_sound && self.moves_clients();
         let slot = spot.slot.filter(|_| moves);
@@ -88,8 +89,8 @@ impl Requester<'_> {
         }
     }
 
-    /// Other nodes that have the partition, the best to ask first. Those that did not answer a
-    /// moment ago are asked where there is nobody else.
+    /// Returns the other nodes that have the partition, the best first. Nodes that did not answer a
+    /// moment ago are asked only if there are no others.
     fn who_may_lead(&self, spot: &LiveSpot, map: &ClusterMap) -> Vec<NodeId> {
         let is_away = |id: &NodeId| !map.node(*id).is_some_and(|node| node.is_available);
         let others = spot.nodes.iter().copied().filter(|id| *id != map.me);
@@ -102,15 +103,15 @@ impl Requester<'_> {
         others
     }
 
-    /// Whether clients of the port are led to who leads. Those of a class's port came to where the
-    /// list of all classes has led them: led on, they would ask for that list, and come back.
+    /// Returns whether clients of the port are redirected to the leader. Clients of a class port
+    /// follow the list of all classes: redirected, they would fetch that list again and come back.
     fn moves_clients(&self) -> bool {
         let is_ordinary = self.work.client.port == Port::Cluster;
         is_ordinary && self.work.shared.config.default_table.is_none()
     }
 
-    /// Whether a client that knows of other nodes is to ask one of them. Nothing was sent anywhere.
-    /// Which nodes answer is looked at where there is reason to, or somebody looks already.
+    /// Returns whether a client that knows other nodes should ask one of them. Nothing was sent
+    /// anywhere. Reachability is checked if there is reason to, or if a check is running already.
     fn leads_away(&self, spot: &LiveSpot, has_reason: bool) -> bool {
         let now = self.now();
         let others_may_lead = spot.nodes.len() > 1 || !spot.nodes.contains(&self.map.me);
@@ -126,7 +127,7 @@ impl Requester<'_> {
         self.work.shared.store.clock().monotonic()
     }
 
-    /// Whether the client wants to read what follows, and that is here, and well.
+    /// Returns whether the client accepts reads of followers and this node has a healthy one.
     pub fn reads_follower(&self, group: GroupId) -> bool {
         let client = &self.work.client;
         let replicas = self.cluster.member().replicas();
@@ -134,19 +135,18 @@ impl Requester<'_> {
         client.port.is_clustered() && client.reads_followers.load(Ordering::Relaxed) && is_here()
     }
 
-    /// Whether a command is not taken any further than this node.
+    /// Returns whether a command must not be forwarded further.
     pub fn is_last(&self) -> bool {
         self.work.client.port == Port::Peer
     }
 
-    /// What another node is told that takes this one to lead.
+    /// Returns the error for a node that takes this one for the leader.
     pub fn not_leading(&self) -> Unanswered {
         let words = "this node does not lead the key's partition";
         Unanswered::Told(self.work.shared.not_here(words))
     }
 
-    /// Waits a little after so many tries before this one; `false`: too little time is left for
-    /// another.
+    /// Waits after this many attempts. Returns `false` if too little time is left for another.
     pub async fn waits_for_lead(&self, attempt: usize) -> bool {
         let clock = Arc::clone(self.work.shared.store.clock());
         let doubled = FIRST_LEAD_PAUSE * 2_u32.pow(attempt.min(MOST_DOUBLED) as u32);
@@ -154,14 +154,14 @@ impl Requester<'_> {
         self.left() >= LEAD_PAUSE
     }
 
-    /// The map as it is now.
+    /// Returns the current map.
     pub fn map_now(&self) -> Arc<ClusterMap> {
         self.cluster.map()
     }
 }
 
-/// Which of so many nodes an attempt asks. Where the first is known to lead it is every other time:
-/// it comes to do so soon, or another one does already.
+/// Returns which of the nodes an attempt asks. A known leader that is first gets every other
+/// attempt: it may become leader soon, or another node may lead already.
 fn turn(attempt: usize, leads_first: bool, nodes: usize) -> usize {
     match leads_first && nodes > 1 {
         true if attempt.is_multiple_of(2) => 0,
@@ -170,7 +170,7 @@ fn turn(attempt: usize, leads_first: bool, nodes: usize) -> usize {
     }
 }
 
-/// What a client of a node that is cut off is told.
+/// Returns the error for a client of a node that reaches no majority.
 fn cut_off(map: &ClusterMap) -> String {
     let name = map.node(map.me).map_or("?", |node| node.name.as_str());
     format!(

@@ -1,4 +1,4 @@
-//! Carrying out the orders of a catalog: what is to be here is made, and run; what is not, goes.
+//! Carries out the catalog's orders: creates and runs ordered replicas, and removes others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use forebay_io::Random;
 use tracing::{info, warn};
 
 use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
-use super::note::PeersFile;
 use super::opening::{HeldTable, KeepError, TableOpener, replicated};
 use super::peers::PeerMaker;
+use super::peers_file::PeersFile;
 use super::roster::Roster;
 use crate::live::{ReplicaOrder, ReplicaOrders};
 use crate::reports::ReplicaProblem;
 
-/// The tables of which replicas are here. One thread at a time has it.
+/// The tables of which this node has replicas. One thread at a time owns it.
 #[derive(Debug)]
 pub struct ReplicaKeeper {
     pub opener: TableOpener,
@@ -23,16 +23,16 @@ pub struct ReplicaKeeper {
     pub commons: Arc<ReplicaCommons>,
     pub random: Arc<dyn Random>,
     pub tables: BTreeMap<TableName, HeldTable>,
-    /// Replicas that were here.
+    /// Replicas that existed and are no longer usable.
     pub problems: BTreeMap<ReplicaPlace, ReplicaProblem>,
-    /// What was told of tables that cannot be kept as ordered.
+    /// The last logged problem of each table that cannot be kept as ordered.
     pub reported: BTreeMap<TableName, String>,
 }
 
 type TableOrders<'a> = [&'a ReplicaOrder];
 
 impl ReplicaKeeper {
-    /// Returns whether all of it was done; else it is to be tried again.
+    /// Carries out orders. Returns whether all of them succeeded; if not, the caller retries.
     pub fn carry_out(&mut self, orders: &ReplicaOrders) -> bool {
         self.commons
             .roster
@@ -60,14 +60,15 @@ impl ReplicaKeeper {
         is_done
     }
 
-    /// Whether a log broke, so that its replicas are to be told of, and to come back as others.
+    /// Returns whether a log broke, so that its replicas have to be reported, and replaced by new
+    /// peers.
     pub fn is_broken(&self) -> bool {
         let mut held = self.tables.values();
         held.any(|held| held.engine_log.failure().is_some())
     }
 
-    /// What keeps tables from being as they are to be: that they could not be made so the last
-    /// time, or have no room.
+    /// Returns why tables are not in their ordered state: the last try failed, or they have no
+    /// room.
     pub fn troubles(&self) -> BTreeMap<TableName, String> {
         let reported = self.reported.iter();
         let mut troubles: BTreeMap<TableName, String> = reported
@@ -82,7 +83,7 @@ impl ReplicaKeeper {
         troubles
     }
 
-    /// The same is told once.
+    /// Logs a problem, but the same one only once.
     fn notify(&mut self, name: &TableName, kept: Result<(), KeepError>) -> bool {
         let problem = match kept {
             Ok(()) => {
@@ -139,7 +140,7 @@ impl ReplicaKeeper {
             self.commons.end(*group);
         }
         self.commons.checkpoints.end_of_table(name);
-        // Whoever still has it writes nothing beside one that takes its place.
+        // Remaining users of the log cannot write beside the log that replaces it.
         held.engine_log.abandon();
     }
 
@@ -150,7 +151,7 @@ impl ReplicaKeeper {
         self.commons.host.close();
     }
 
-    /// The same; what is there is noted to be whole.
+    /// Does the same, and records that the files are complete.
     pub fn close(&mut self) {
         let running: Vec<_> = self.commons.running.lock().keys().copied().collect();
         running
@@ -233,7 +234,7 @@ impl ReplicaKeeper {
         removed
     }
 
-    /// Has those run that are here, and are to run.
+    /// Starts existing replicas that have to run.
     fn run_peers(&mut self, name: &TableName, list: &TableOrders<'_>) {
         let Some(held) = self.tables.get_mut(name) else {
             return;
@@ -252,7 +253,8 @@ impl ReplicaKeeper {
         }
     }
 
-    /// A table of which nothing counts any more goes, whatever is left of it: it is made anew.
+    /// Removes a table none of whose content counts any more, whatever is left of it. It is then
+    /// created again.
     fn begin_again(&mut self, name: &TableName, list: &TableOrders<'_>) -> Result<(), KeepError> {
         if self.log_broke(name) {
             self.forget(name, list, ReplicaProblem::Forgot)?;
@@ -281,7 +283,7 @@ impl ReplicaKeeper {
         held.is_some_and(|held| held.engine_log.failure().is_some())
     }
 
-    /// The replicas of a table that were here are no more.
+    /// Records that the replicas of a table are lost.
     fn forget(
         &mut self,
         name: &TableName,
@@ -299,7 +301,7 @@ impl ReplicaKeeper {
         }
     }
 
-    /// Opens a table, or makes it. Returns whether it is here.
+    /// Opens a table, or creates it. Returns whether the table is on this node.
     fn hold(
         &mut self,
         name: &TableName,
@@ -334,7 +336,7 @@ impl ReplicaKeeper {
         Ok(true)
     }
 
-    /// Whether all replicas run that are here and can. One may have come of a cut just now.
+    /// Returns whether all replicas run that exist and can run. A split may have just created one.
     fn all_run(&self, name: &TableName, list: &TableOrders<'_>) -> bool {
         let Some(held) = self.tables.get(name) else {
             return true;
@@ -345,13 +347,14 @@ impl ReplicaKeeper {
         here.all(|order| held.running.contains(&order.group))
     }
 
-    /// Whether a partition here is still to be cut, so that an ordered replica comes of it.
+    /// Returns whether a local partition still has to be split to create an ordered replica.
     fn awaits_cut(&self, name: &TableName, list: &TableOrders<'_>) -> bool {
         let mut old = list.iter().filter(|order| !order.is_new);
         old.any(|order| self.comes_of_another(name, list, order))
     }
 
-    /// Whether an ordered replica is not here as one that is, or is to come, is still to be cut.
+    /// Returns whether an ordered replica does not exist yet because its parent still has to be
+    /// split. The parent may itself still have to result from a split.
     fn comes_of_another(
         &self,
         name: &TableName,
@@ -372,7 +375,7 @@ impl ReplicaKeeper {
             || lefts.any(|left| self.comes_of_another(name, list, left))
     }
 
-    /// How the replicas of a table stand. Nothing is known of those of a table that could not be
+    /// Returns the state of a table's replicas. Nothing is known of those of a table that was not
     /// opened yet.
     fn standings(
         &self,
@@ -410,7 +413,7 @@ fn place(order: &ReplicaOrder) -> ReplicaPlace {
     (order.group, order.peer)
 }
 
-/// Whether another partition here has what an ordered one begins with.
+/// Returns whether another local partition contains the lower bound of an ordered one.
 fn covers(held: &HeldTable, order: &ReplicaOrder) -> bool {
     let mut ranges = held.table.partitions().into_iter();
     let at = &order.bounds.lower;

@@ -1,19 +1,19 @@
-//! Whether an open run is the one that a manifest describes.
+//! Checks that an open run is the one that a manifest describes.
 
 use forebay_run::hash::KeyHasher;
 use forebay_run::{Order, Run, RunSummary};
 
-/// What a manifest says of a run.
+/// A manifest's description of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunDescription<'a> {
     pub summary: &'a RunSummary,
     pub order: Order,
-    /// Of the table's keys.
+    /// The hasher of the table's keys.
     pub hasher: &'a KeyHasher,
 }
 
 impl RunDescription<'_> {
-    /// Why the run is not the one described, if it is not.
+    /// Returns the difference if the run is not the one described.
     pub fn differs(self, run: &Run) -> Option<String> {
         if run.order() != self.order {
             return Some("it is sorted in the other order".to_owned());

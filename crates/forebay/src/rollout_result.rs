@@ -1,4 +1,4 @@
-//! What is told of a rollout.
+//! The printed result of a rollout.
 
 use forebay_cluster::model::{Model, Rollout};
 use forebay_cluster::status::names;
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::human;
 
-/// Which nodes proved what, and which were left out.
+/// The nodes that verified the version, and the excluded nodes.
 #[derive(Debug, Serialize)]
 pub struct RolloutResult {
-    /// What each node read back before the commit, of every table.
+    /// What each node read back before the commit, for every table.
     verified: Vec<VerifiedBy>,
-    /// Nodes that may still answer from the version before.
+    /// Nodes that may still answer from the previous version.
     excluded: Vec<String>,
 }
 
@@ -44,12 +44,12 @@ impl RolloutResult {
         }
     }
 
-    /// Whether a node may still answer from the version before.
+    /// Returns whether a node may still answer from the previous version.
     pub fn left_some_out(&self) -> bool {
         !self.excluded.is_empty()
     }
 
-    /// A few lines for people.
+    /// Returns a few lines for people.
     pub fn text(&self) -> String {
         let verified = self.verified.iter().map(|proof| {
             format!(

@@ -1,12 +1,13 @@
-//! Lines of the log that a crowd of clients could bring about: one now and then, with the number of
-//! those left out.
+//! Limits the rate of log lines that many clients could cause.
+//!
+//! At most one line of a kind is written each second, with the number of those left out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The time between two lines of a kind.
 const PAUSE_MS: u64 = 1000;
 
-/// When the last line of a kind was written. Times are milliseconds from 1 on.
+/// The time of the last line of a kind. Times are milliseconds from 1 on.
 #[derive(Debug, Default)]
 pub struct Seldom {
     last_ms: AtomicU64,
@@ -14,8 +15,8 @@ pub struct Seldom {
 }
 
 impl Seldom {
-    /// How many lines were left out since the last one, when another is due; else this one is left
-    /// out, too.
+    /// Returns how many lines were left out since the last one, if another line is due. Otherwise
+    /// this line is left out, too.
     pub fn due(&self, now_ms: u64) -> Option<u64> {
         let last = self.last_ms.load(Ordering::Relaxed);
         let waits = last > 0 && now_ms < last + PAUSE_MS;

@@ -1,4 +1,6 @@
-//! Which partitions of the table are here, and what becomes of records of others: they are refused.
+//! Determines which partitions of the table are on this node.
+//!
+//! Records of other partitions are refused.
 
 use forebay_engine::live::Load;
 use forebay_engine::{Bound, PartitionId, show_key};
@@ -7,12 +9,12 @@ use forebay_run::operation::Operation;
 
 use crate::sort::{Boundaries, Finish, SortError};
 
-/// The table's order cut into the partitions that are here and the gaps between them.
+/// The table's order, split into the partitions on this node and the gaps between them.
 #[derive(Debug)]
 pub struct LoadRanges {
-    /// Where each begins, from the very start of the order on.
+    /// The lower bound of each, from the very start of the order.
     pub boundaries: Boundaries,
-    /// The partition of each; none of a gap.
+    /// The partition of each; `None` for a gap.
     partitions: Vec<Option<PartitionId>>,
     /// Whether the runs get filters.
     filters: bool,
@@ -21,7 +23,7 @@ pub struct LoadRanges {
 impl LoadRanges {
     pub fn of(load: &Load) -> Self {
         let mut begins: Vec<(Bound, Option<PartitionId>)> = Vec::new();
-        // Where the partition before ends.
+        // The upper bound of the previous partition.
         let mut end = Some(match load.options().order {
             Order::Hashed => Bound::Slot(0),
             Order::Ordered => Bound::Key(Vec::new()),

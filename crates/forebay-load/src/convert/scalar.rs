@@ -1,10 +1,10 @@
-//! A cell of scalar type as a value: what keys and text values are made of.
+//! Reads a cell of scalar type as a value, for keys and text values.
 
 use forebay_run::row::{Datum, Kind, RowError};
 
 use super::cells::{Cells, Values};
 
-/// The value of a cell; null where the cell is null or nested.
+/// Returns the value of a cell; null if the cell is null or nested.
 #[inline]
 pub(crate) fn scalar<'a>(
     cells: &'a Cells<'a>,

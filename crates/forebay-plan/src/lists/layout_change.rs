@@ -1,9 +1,9 @@
-//! The way from one layout to another: which ranges change, who copies and who drops them, in
-//! batches that can be stopped between.
+//! The change from one layout to another: its ranges, its copies and drops, and its batches.
 //!
-//! Batches go through the line from its first place to its last. Between two of them, places below
-//! a boundary have their new lists and the others their old ones. So each of these layouts has at
-//! most the classes of both together, and a node heads at most as many as it does before and after.
+//! It can stop between two batches. Batches go through the line from its first place to its last.
+//! After a batch, places below a boundary have their new lists and the others their old ones. So
+//! each intermediate layout has at most the classes of both together. A node heads at most as many
+//! as it does before and after.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,23 +12,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{Class, Line};
 
-/// A new layout and what leads there.
+/// A new layout and the change that leads to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutChange {
-    /// Places of the line.
+    /// The number of places of the line.
     pub places: u32,
     pub old: Vec<Class>,
     pub classes: Vec<Class>,
-    /// Ranges whose list changes, in the order of the line.
+    /// The ranges whose list changes, in the order of the line.
     pub ranges: Vec<RangeChange>,
     /// What each node copies and drops, by id; nodes that do neither are left out.
     pub nodes: Vec<NodeCopies>,
-    /// What is copied, in the line's weights.
+    /// The total amount copied, in the line's weights.
     pub copied: f64,
-    /// What nodes lack of their shares, but for the mean weight of a place, or places of their
-    /// replicas. A change copies about so much, and less where it leaves nodes some percent from
-    /// their shares: it is no bound.
+    /// What nodes lack of their shares, except for the mean weight of a place, or what places lack
+    /// of their replicas. A change copies about this much. It copies less if it leaves nodes some
+    /// percent from their shares: this is no bound.
     pub lacking: f64,
 }
 
@@ -37,15 +37,15 @@ pub struct LayoutChange {
 #[serde(deny_unknown_fields)]
 pub struct RangeChange {
     pub places: Range<u32>,
-    /// Each of these that lives can be copied from.
+    /// The old nodes. Each one that is alive can be copied from.
     pub old: Vec<u32>,
     pub new: Vec<u32>,
-    /// What one copy carries, in the line's weights.
+    /// The size of one copy, in the line's weights.
     pub weight: f64,
 }
 
 impl RangeChange {
-    /// The nodes that copy the range, which have to be done before others drop it.
+    /// Returns the nodes that copy the range. They have to be done before others drop it.
     pub fn copying(&self) -> impl Iterator<Item = u32> + '_ {
         self.new.iter().copied().filter(|id| !self.old.contains(id))
     }
@@ -54,7 +54,7 @@ impl RangeChange {
         self.old.iter().copied().filter(|id| !self.new.contains(id))
     }
 
-    /// What all copies of the range carry.
+    /// Returns the size of all copies of the range.
     pub fn copied(&self) -> f64 {
         self.weight * self.copying().count() as f64
     }
@@ -69,7 +69,7 @@ pub struct NodeCopies {
     pub dropped: f64,
 }
 
-/// Ranges that are changed together. When it is done, the layout is [`LayoutChange::layout_at`]
+/// Ranges that are changed together. After the batch, the layout is [`LayoutChange::layout_at`]
 /// `until`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -81,7 +81,8 @@ pub struct ListBatch {
 }
 
 impl LayoutChange {
-    /// The way between two layouts of a line. Without `lacking` there is only this one.
+    /// Creates the change between two layouts of a line. Without `lacking`, it is the sum of the
+    /// copies.
     pub(super) fn new(old: &[Class], new: Vec<Class>, line: &Line, lacking: Option<f64>) -> Self {
         let ranges = ranges(old, &new, line);
         let mut nodes: BTreeMap<u32, NodeCopies> = BTreeMap::new();
@@ -110,7 +111,8 @@ impl LayoutChange {
         }
     }
 
-    /// The layout in which places below this one have their new lists, and the others the old ones.
+    /// Returns the layout in which places below this one have their new lists, and the others the
+    /// old ones.
     pub fn layout_at(&self, place: u32) -> Vec<Class> {
         if place >= self.places {
             return self.classes.clone();
@@ -130,8 +132,8 @@ impl LayoutChange {
         layout
     }
 
-    /// The ranges in batches that copy at most so many bytes each; a place of which more is copied
-    /// is alone. The weights of `line`, the line of the layouts, times `bytes_per_weight` are
+    /// Returns the ranges in batches that copy at most this many bytes each. A place that exceeds
+    /// this is alone. The weights of `line`, the line of the layouts, times `bytes_per_weight` are
     /// bytes.
     pub fn batches(&self, line: &Line, bytes_per_weight: f64, most_bytes: f64) -> Vec<ListBatch> {
         let mut batches: Vec<ListBatch> = Vec::new();
@@ -168,7 +170,7 @@ impl LayoutChange {
     }
 }
 
-/// The end of the places from the first on whose copies fit.
+/// Returns the end of the places, from the first on, whose copies fit.
 fn fitting(line: &Line, places: Range<u32>, copies: f64, room: f64) -> u32 {
     let mut bytes = 0.0;
     let fits = |&place: &u32| {
@@ -178,7 +180,7 @@ fn fitting(line: &Line, places: Range<u32>, copies: f64, room: f64) -> u32 {
     places.clone().find(fits).unwrap_or(places.end)
 }
 
-/// The ranges between the boundaries of both layouts whose lists differ.
+/// Returns the ranges between the boundaries of both layouts whose lists differ.
 fn ranges(old: &[Class], new: &[Class], line: &Line) -> Vec<RangeChange> {
     let places = line.places() as u32;
     let end =

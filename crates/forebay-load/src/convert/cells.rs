@@ -1,4 +1,6 @@
-//! Arrow arrays taken apart once a batch, so that a cell costs a branch and a copy.
+//! Splits Arrow arrays into typed cells, once a batch.
+//!
+//! Each cell then costs one branch and one copy.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -17,7 +19,7 @@ use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 #[cfg(target_endian = "big")]
 compile_error!("rows are little-endian and copied from Arrow's buffers as they are");
 
-/// One array, typed.
+/// A typed view of one array.
 pub(crate) struct Cells<'a> {
     nulls: Option<&'a NullBuffer>,
     pub values: Values<'a>,
@@ -54,7 +56,7 @@ pub(crate) enum Values<'a> {
     Struct(Vec<Cells<'a>>),
 }
 
-/// Where each list's items lie.
+/// The ranges of each list's items.
 pub(crate) enum Bounds<'a> {
     Small(&'a [i32]),
     Large(&'a [i64]),
@@ -81,7 +83,7 @@ impl Bounds<'_> {
 }
 
 impl<'a> Cells<'a> {
-    /// The columns of a batch; `None` when one has a type that rows do not hold.
+    /// Returns the columns of a batch; `None` if one has a type that rows cannot hold.
     pub fn of_batch(batch: &'a RecordBatch) -> Option<Vec<Cells<'a>>> {
         batch
             .columns()
@@ -90,8 +92,8 @@ impl<'a> Cells<'a> {
             .collect()
     }
 
-    /// Takes an array apart; `None` for dictionaries, run ends and unions, which are refused or
-    /// unwrapped before.
+    /// Creates the view of an array; `None` for dictionaries, run ends and unions, which are
+    /// refused or unwrapped before.
     pub fn new(array: &'a dyn Array) -> Option<Cells<'a>> {
         Some(Cells {
             nulls: array.nulls(),

@@ -1,5 +1,6 @@
-//! How much of the processors is left to work that nobody waits for, where the process has a quota
-//! of them: merges, what is brought from elsewhere, and its verification.
+//! Limits the CPU share of background work where the process has a CPU quota.
+//!
+//! Background work is merges, fetches, and the verification of what was fetched.
 
 use std::time::Duration;
 
@@ -7,14 +8,14 @@ use forebay_io::{avoid_large_pages, limit_behind, processor_quota};
 
 use crate::shared::Shared;
 
-/// Between two looks at what is answered, and at the quota, which may change.
+/// The time between two checks of the command count and of the quota, which may change.
 const LOOK: Duration = Duration::from_secs(1);
-/// With fewer commands a second nobody is held up.
+/// Below this rate of commands, background work is not limited.
 const COMMANDS_PER_S: u64 = 10;
-/// What each thread behind may use of the quota while commands are answered.
+/// The part of the quota that each background thread may use while commands run.
 const PART: f64 = 0.125;
 
-/// See the module's text.
+/// Adjusts the CPU share of background threads to the load.
 #[derive(Debug, Default)]
 pub struct BackgroundShare {
     looked_at: Duration,
@@ -23,7 +24,7 @@ pub struct BackgroundShare {
 }
 
 impl BackgroundShare {
-    /// Does something each second.
+    /// Updates the limit. The caller calls it each second.
     pub fn look(&mut self, shared: &Shared) {
         let now = shared.store.clock().monotonic();
         let elapsed = now.saturating_sub(self.looked_at);
@@ -42,7 +43,7 @@ impl BackgroundShare {
     }
 }
 
-/// What each thread behind may use while so many commands are answered in such a time.
+/// Returns the CPU share of each background thread at this number of commands in this time.
 fn share(commands: u64, elapsed: Duration, quota: impl Fn() -> Option<f64>) -> Option<f64> {
     let is_asked = commands as f64 >= COMMANDS_PER_S as f64 * elapsed.as_secs_f64();
     let quota = is_asked.then(quota).flatten();

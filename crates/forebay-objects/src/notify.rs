@@ -1,5 +1,7 @@
-//! Telling nodes that there is something to look at. It is a hint: they look for themselves, and
-//! find it a little later where it does not reach them.
+//! Notifies nodes of a change in the store.
+//!
+//! A notification is a hint: nodes poll by themselves, and find the change a little later if it
+//! does not reach them.
 
 use std::time::Duration;
 
@@ -9,10 +11,10 @@ use tracing::debug;
 use crate::objects::Objects;
 use crate::tables_document::TablesDocument;
 
-/// For all of them together.
+/// The time for all of them together.
 const WITHIN: Duration = Duration::from_millis(500);
 
-/// Tells the nodes that a document names, but the one of that address.
+/// Notifies the nodes that a document names, except the one of that address.
 pub fn notify_nodes(objects: &Objects, document: &TablesDocument, but: Option<&str>) {
     let others = document.nodes.iter();
     let others = others.filter(|(address, _)| Some(address.as_str()) != but);
@@ -26,7 +28,7 @@ pub fn notify_nodes(objects: &Objects, document: &TablesDocument, but: Option<&s
     if urls.is_empty() {
         return;
     }
-    // A hint gives nothing away, so whoever answers may be anybody.
+    // A hint reveals nothing, so any server may receive it.
     let client = reqwest::Client::builder()
         .timeout(WITHIN)
         .no_proxy()

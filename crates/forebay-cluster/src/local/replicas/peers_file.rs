@@ -1,7 +1,8 @@
-//! Which peers a table's partitions here are, as a file beside the table.
+//! The file beside a table that names the peers of its partitions on this node.
 //!
-//! A peer is here once the note says so: it is written when partition and log are there, and before
-//! they are removed. A partition that it does not name is what is left of a peer.
+//! A peer exists once the file names it. The node writes the file after it has created partition
+//! and log, and before it removes them. A partition that the file does not name is the remainder of
+//! a peer.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use crate::live::ReplicaOrder;
 
 const FORMAT: u64 = 1;
 
-/// A peer whose partition and log are here.
+/// A peer whose partition and log are on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedPeer {
     pub partition: PartitionId,
@@ -25,17 +26,17 @@ pub struct SavedPeer {
     pub peer: PeerId,
 }
 
-/// A group whose peer came here by the split of a partition, or began to. It is noted for as long
-/// as the table is here: no such peer comes twice.
+/// A group whose peer resulted, or began to result, from the split of a partition on this node. The
+/// record stays as long as the table does: no such peer is created twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedChild {
     pub group: GroupId,
-    /// From this revision on the catalog names its peers. Before, that it does not order one says
-    /// nothing.
+    /// The first catalog revision that names the group's peers. If an older catalog does not order
+    /// the peer, that means nothing.
     pub planned_in: u64,
 }
 
-/// See the module's text.
+/// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeersFile {
     forebay_replicas: u64,
@@ -44,7 +45,7 @@ pub struct PeersFile {
     children: Vec<SavedChild>,
 }
 
-/// A note as it is on the disk.
+/// The content of the file as it is on the disk.
 #[derive(Debug)]
 pub struct SavedPeers {
     store: Store,
@@ -53,7 +54,7 @@ pub struct SavedPeers {
 }
 
 impl SavedPeers {
-    /// REQUIRES: it was read there, but for peers that are no more.
+    /// REQUIRES: the note was read from the disk, except for peers that no longer exist.
     pub fn new(store: Store, table: TableName, note: PeersFile) -> Self {
         Self {
             store,
@@ -70,7 +71,7 @@ impl SavedPeers {
         self.note.lock().has(order)
     }
 
-    /// Writes it anew.
+    /// Changes the note and writes the file.
     pub fn change(&self, change: impl FnOnce(&PeersFile) -> PeersFile) -> io::Result<()> {
         let mut note = self.note.lock();
         let next = change(&note);
@@ -80,7 +81,7 @@ impl SavedPeers {
     }
 }
 
-/// Where the log of a table's replicas lies.
+/// Returns the directory of the log of a table's replicas.
 pub fn log_dir(store: &Store, table: &TableName) -> PathBuf {
     table_dir(store, table).join("replicas")
 }
@@ -112,7 +113,7 @@ impl SavedPeer {
         }
     }
 
-    /// The peer that the ordered one goes on from.
+    /// Returns the peer whose state the ordered one continues.
     pub fn inherited(order: &ReplicaOrder) -> Option<Self> {
         let inherited = order.inherits.filter(|_| order.is_new)?;
         Some(Self {
@@ -124,8 +125,8 @@ impl SavedPeer {
 }
 
 impl PeersFile {
-    /// Nobody is here where there is none, and where it is no longer what was written: without it
-    /// no partition is known to be the peer that it was.
+    /// Reads the file. A missing or damaged file means that there are no peers: without it, no
+    /// partition is known to belong to a peer.
     pub fn read(store: &Store, table: &TableName) -> io::Result<Self> {
         let path = note_path(store, table);
         let bytes = match store.disk().read(&path) {
@@ -147,7 +148,7 @@ impl PeersFile {
         replace_file(&**store.disk(), &note_path(store, table), &bytes)
     }
 
-    /// Removes the file for good.
+    /// Removes the file durably.
     pub fn remove(store: &Store, table: &TableName) -> io::Result<()> {
         let path = note_path(store, table);
         remove_file(&**store.disk(), &path)
@@ -157,7 +158,7 @@ impl PeersFile {
         self.peers.contains(&SavedPeer::of(order))
     }
 
-    /// Whether the peer is here that the ordered one goes on from.
+    /// Returns whether this node has the peer whose state the ordered one continues.
     pub fn has_inherited(&self, order: &ReplicaOrder) -> bool {
         SavedPeer::inherited(order).is_some_and(|old| self.peers.contains(&old))
     }
@@ -185,8 +186,8 @@ impl PeersFile {
         note
     }
 
-    /// Whether the ordered peer was never here: it is to come from one that is here still, and has
-    /// not forgotten whether it did.
+    /// Returns whether the ordered peer never existed on this node. Its parent peer must still
+    /// exist, and remember whether it was split.
     pub fn never_had(&self, order: &ReplicaOrder) -> bool {
         let is_left = |(group, peer): (GroupId, PeerId)| {
             let mut peers = self.peers.iter();
@@ -196,7 +197,7 @@ impl PeersFile {
         order.comes_from.is_some_and(is_left) && !children.any(|child| child.group == order.group)
     }
 
-    /// Whether a catalog of this revision may not know of the peer yet.
+    /// Returns whether a catalog of this revision may not know the peer yet.
     pub fn is_ahead(&self, peer: SavedPeer, revision: u64) -> bool {
         let is_its = |child: &SavedChild| child.group == peer.group && child.planned_in > revision;
         self.children.iter().any(is_its)

@@ -1,4 +1,4 @@
-//! Where a key of a live table is, and the arguments of a command by partition.
+//! The place of a key of a live table, and the arguments of a command by partition.
 
 use forebay_cluster::{ChildRoute, LivePlaces, LiveRoute, NodeId};
 use forebay_engine::live::LiveTable;
@@ -11,45 +11,45 @@ use super::super::page::Spot;
 use crate::command::{Command, split};
 use crate::resp::{Args, OwnedArgs};
 
-/// Where a key is, as of one moment.
+/// The place of a key, as of one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveSpot {
     pub partition: PartitionId,
     pub group: GroupId,
-    /// In hashed tables.
+    /// Only in hashed tables.
     pub slot: Option<u16>,
-    /// Who has it, whoever leads first.
+    /// The nodes that have it, the assumed leader first.
     pub nodes: Vec<NodeId>,
-    /// What the partition is being split into.
+    /// The children that the partition is being split into.
     pub children: Vec<ChildRoute>,
 }
 
-/// What is asked for of one partition.
+/// The target of a request to one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiveAt {
     /// These keys.
     Keys(Vec<Vec<u8>>),
-    /// What the partition has that a place in the table's order lies in.
+    /// The part of the partition from a place in the table's order.
     Place {
         table: Vec<u8>,
         spot: Spot,
-        /// It has to be this one, whole.
+        /// The bounds, if the partition has to be exactly this one.
         whole: Option<Bounds>,
     },
 }
 
-/// The keys of a command that lie in one partition, or in no live table.
+/// The keys of a command that are in one partition, or in no live table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandPart {
-    /// `None`: batch tables.
+    /// `None` for batch tables.
     pub group: Option<GroupId>,
     pub args: OwnedArgs,
-    /// Which of the command's keys, counted from 0.
+    /// The indexes of the keys among the command's keys, from 0.
     pub keys: Vec<usize>,
 }
 
 impl LiveSpot {
-    /// `None`: nothing is known of it just now.
+    /// Returns the place of a key. `None` if nothing is known of it at the moment.
     pub fn of(places: &LivePlaces, wire: &[u8]) -> Option<Self> {
         let (table, key) = split(wire).ok()?;
         let place = places.table(table)?;
@@ -75,8 +75,8 @@ impl LiveSpot {
 }
 
 impl Requester<'_> {
-    /// Where that is, as it is known now. A split that the replica here has already is known before
-    /// the map names the children.
+    /// Returns the place as it is known now. A split that this node's replica has already applied
+    /// is known before the map names the children.
     pub fn spot(&self, at: &LiveAt) -> Option<LiveSpot> {
         let mut spot = at.now(self.cluster)?;
         let children = std::mem::take(&mut spot.children);
@@ -88,7 +88,7 @@ impl Requester<'_> {
         Some(spot)
     }
 
-    /// The child that all of that lies in, where the partition is split here already.
+    /// Returns the child that has all of it, if the partition is already split on this node.
     fn child_of_here(&self, at: &LiveAt, children: &[ChildRoute]) -> Option<ChildRoute> {
         let tables = self.work.shared.tables().keep();
         let table = tables.live(at.table())?;
@@ -99,7 +99,7 @@ impl Requester<'_> {
 }
 
 impl LiveAt {
-    /// Where that is, by the map as it is now.
+    /// Returns the place by the current map.
     pub fn now(&self, cluster: &Cluster) -> Option<LiveSpot> {
         let live = cluster.member().live();
         match self {
@@ -111,7 +111,7 @@ impl LiveAt {
         }
     }
 
-    /// Whether the table is known to have been divided otherwise since it was asked for.
+    /// Returns whether the table's partitions are known to have changed since the request.
     pub fn has_changed(&self, cluster: &Cluster) -> bool {
         let live = cluster.member().live();
         match self {
@@ -129,7 +129,7 @@ impl LiveAt {
         }
     }
 
-    /// Whether that lies in a partition, as a table here is divided.
+    /// Returns whether it is in a partition, as this node's table is divided.
     pub fn lies_in(&self, id: PartitionId, table: &LiveTable) -> bool {
         match self {
             Self::Keys(keys) => keys.iter().all(|wire| {
@@ -143,7 +143,7 @@ impl LiveAt {
         }
     }
 
-    /// The name of the table.
+    /// Returns the name of the table.
     pub fn table(&self) -> &[u8] {
         match self {
             Self::Keys(keys) => {
@@ -155,7 +155,7 @@ impl LiveAt {
     }
 }
 
-/// Whether keys are known to lie in several partitions.
+/// Returns whether keys are known to be in several partitions.
 fn are_apart(live: &LivePlaces, keys: &[Vec<u8>]) -> bool {
     let mut groups = keys
         .iter()
@@ -164,7 +164,7 @@ fn are_apart(live: &LivePlaces, keys: &[Vec<u8>]) -> bool {
     groups.any(|group| Some(group) != first)
 }
 
-/// Divides a command by the partitions of its keys. Arguments that follow a key go with it.
+/// Divides a command by the partitions of its keys. Arguments that follow a key stay with it.
 pub fn divide(
     command: &Command,
     args: &Args<'_>,
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::command::{COMMANDS, find};
 
-    /// By the last letter of the key.
+    /// Groups by the last letter of the key.
     fn group(wire: &[u8]) -> Option<GroupId> {
         wire.last().map(|letter| GroupId(u64::from(letter - b'a')))
     }
