@@ -156,7 +156,7 @@ test-seeds: ## Many seeds of the simulators, for the night: half an hour of two 
 CLIPPY ?= cargo clippy --workspace --all-targets --locked -- -D warnings
 
 .PHONY: lint
-lint: ## Formatting, clippy, licences and sources of dependencies, house rules, deploy/
+lint: ## Formatting, clippy, licences and sources of dependencies, the repository's own lints, deploy/
 	scripts/setup lint $(CLIPPY)
 	cargo fmt --all --check
 	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny --log-level error check licenses bans sources
@@ -165,7 +165,7 @@ lint: ## Formatting, clippy, licences and sources of dependencies, house rules, 
 	.venv-lint/bin/pyright --pythonpath $(PYTHON) --project python
 	MYPYPATH=python .venv-lint/bin/mypy --python-executable $(PYTHON) --strict --follow-imports silent \
 	  --ignore-missing-imports --cache-dir target/mypy python/tests/typed
-	scripts/house-rules
+	scripts/lint-repository
 	@$(MAKE) --no-print-directory check-deploy
 
 .PHONY: check-deploy

@@ -54,7 +54,7 @@ class Plans:
         def is_told():
             result = self.made.store.run(*words, "--output", self.file, "--json", code=None)
             # What partitions hold, and what is asked of them, is told some seconds later.
-            if "ask again" in result.err or "no node told" in result.err:
+            if "ask again" in result.err or "no node reported" in result.err:
                 return False
             if "nothing" in result.err and "to do" in result.err:
                 seen[:] = [None]

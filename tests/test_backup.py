@@ -97,7 +97,7 @@ def test_what_cannot_be_restored_is_said(live, source, tmp_path):
     refused = store.refuse("restore", "--from", place)
     assert "nothing was restored" in refused and "forebay restore flights --from" in refused
     inside = store.refuse("backup", "--to", store.path / "tables" / "flights" / "backups")
-    assert "lies in the directory of a store" in inside
+    assert "is in the directory of a store" in inside
     other = Store(tmp_path / "other")
     other.push("flights", source(version=2))
     assert "another version 1" in other.refuse("restore", "flights", "--from", place)

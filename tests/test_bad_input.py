@@ -46,7 +46,7 @@ def test_messages_hold_no_control_characters(store, tmp_path):
     assert r"no\u{1b}[31mthing.json" in message, message
     path.write_bytes(b'id,v\n1,2\n2,"\x1b\n\xff"\n')
     message = store.refuse("push", "t", path, "--key", "{id}")
-    assert r"""behind '2,"\u{1b}\n' is no UTF-8""" in message, message
+    assert r"""after '2,"\u{1b}\n' is not UTF-8""" in message, message
 
 
 def test_null_keys_are_bad_rows(store, tmp_path):
@@ -203,7 +203,7 @@ def test_a_store_that_is_a_file_is_said_with_what_to_do(store, source):
     store.path.touch()
     for words in (["tables"], ["push", "t", source(), "--key", "{id}"], ["serve", "--create"]):
         message = store.refuse(*words)
-        assert "a file stands where a directory has to be" in message, message
+        assert "a file is where a directory has to be" in message, message
         assert "catalog" not in message, message
 
 

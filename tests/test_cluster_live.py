@@ -150,7 +150,7 @@ def test_what_is_not_there_is_said_at_once(made):
             took.append(time.monotonic() - begun)
         # A partition that nobody leads is waited for, each time.
         assert min(took) < 1.5
-    with pytest.raises(Failed, match="lies in the directory of a store"):
+    with pytest.raises(Failed, match="is in the directory of a store"):
         made.store.run("checkpoint", "t", str(made.store.path / "copy"))
 
 

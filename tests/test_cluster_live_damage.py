@@ -179,7 +179,7 @@ def test_a_node_whose_caches_own_file_is_damaged_starts_all_the_same(made):
     file.write_bytes(whole[:7])
     node.start().comes_up()
     wait_for(node.is_ready, lambda: node.ask("/ready"))
-    assert "the file of the cache is written anew" in node.logged()
+    assert "the file of the cache is rewritten" in node.logged()
     assert file.read_bytes() == whole
     assert node.stop() == 0
     file.unlink()

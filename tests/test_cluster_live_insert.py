@@ -184,7 +184,7 @@ def test_what_cannot_be_planned_is_refused_with_what_to_do(skewed, tmp_path, sto
     made = skewed
     source = ["t", made.source, "--key", "{id}"]
     refuse = made.store.refuse
-    assert "no live table of a cluster" in refuse("plan", "insert", "x", *source[1:], code=2)
+    assert "not a live table of a cluster" in refuse("plan", "insert", "x", *source[1:], code=2)
     assert "--key" in refuse("plan", "insert", "t", made.source, code=2)
     assert "--plan auto" in refuse("load", *source, "--partition-bytes", "1M", code=2)
     nothing = refuse("load", *source, "--plan", tmp_path / "none.json")

@@ -176,12 +176,12 @@ def test_of_a_table_with_one_replica_whose_files_are_gone_only_a_drop_is_advised
     first.start().comes_up()
     made.wait_for(lambda seen: any("can only be dropped" in line for line in seen["problems"]))
     shown = store.run("cluster", "force-recover", "s", code=2)
-    assert "no replica is left to go on from" in shown.out and "forebay drop s" in shown.out
+    assert "no replica is left to continue from" in shown.out and "forebay drop s" in shown.out
 
     # Until the replica of each partition has reported that it is empty, another answer is right.
     def refused():
         message = store.refuse("cluster", "force-recover", "s", "--yes")
-        return "nothing to go on from" in message and "drop the table" in message
+        return "nothing to continue from" in message and "drop the table" in message
 
     wait_for(refused, "all partitions are refused", step=0.5)
     store.run("drop", "s", "--yes")

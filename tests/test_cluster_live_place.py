@@ -166,7 +166,7 @@ def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
     assert drawing.read_text().startswith("<svg") and "n5" in drawing.read_text()
     assert [one["before"][0] for one in says["partitions"]] == leaders(made)
     text = made.store.run(*words).out
-    assert "come to be led by another node" in text and "the hottest node has" in text
+    assert "get another leader" in text and "the hottest node has" in text
     made.store.run("cluster", "apply", output, "--yes")
     wait_led(made, says)
     status = made.store.run("cluster", "status").out
@@ -224,7 +224,7 @@ def test_what_cannot_be_planned_is_refused_in_words(shared):
     def says():
         result = made.store.run("plan", "place", "t", "--from-load", "24h", code=None)
         assert result.code != 0
-        return "no node told of reads or writes of t" in result.err
+        return "no node reported reads or writes of t" in result.err
 
     wait_for(says, "how much there is was told", step=0.5)
     words = made.store.refuse("plan", "place", "none", "--from-load", "1h", code=2)

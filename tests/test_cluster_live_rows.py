@@ -331,7 +331,7 @@ def loads_in_time(made, *line):
 
     def is_done():
         done[0] = made.store.run(*line, "--json", code=None)
-        assert done[0].code == 0 or "no node of the cluster tells" in done[0].err, done[0].err
+        assert done[0].code == 0 or "no node of the cluster reports" in done[0].err, done[0].err
         return done[0].code == 0
 
     wait_for(is_done, "rows are loaded")
@@ -367,7 +367,7 @@ def test_nodes_that_speak_tls_are_met_by_it(three, tmp_path, login):
     how = ["--login", login, "--tls-ca", ca]
     shown = ["--tls-cert", mine, "--tls-key", mine_key]
     assert loads_in_time(made, *words("t", path, *how, *shown))["rows"] == 500
-    assert "no node of the cluster tells" in made.store.refuse(*words("t", path, *how))
+    assert "no node of the cluster reports" in made.store.refuse(*words("t", path, *how))
     other, _ = certificate(tmp_path, "other")
     how = ["--login", login, "--tls-ca", other, *shown]
     seen = made.store.refuse(*words("t", path, *how))

@@ -221,6 +221,6 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
 def test_what_cannot_be_planned_is_refused_in_words(made):
     made.store.push("whole", made.table_of(1), args=["--replicas", "2"])
     assert "push it with --partitions" in made.store.refuse(*PLAN[:2], "whole", *PLAN[3:])
-    assert "no node told of reads" in made.store.refuse(*PLAN[:2], "other", *PLAN[3:])
+    assert "no node reported reads" in made.store.refuse(*PLAN[:2], "other", *PLAN[3:])
     assert "has no table nosuch" in made.store.refuse(*PLAN[:2], "nosuch", *PLAN[3:], code=2)
     assert "0.25 is a quarter more" in made.store.refuse(*PLAN, "--spare", "much", code=2)

@@ -451,7 +451,7 @@ def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_p
     assert store.json("tables")[0]["serving"] == 2
     assert "1,000 rows" in full("export", "t", "--to", tmp_path / "x.csv")
     assert (tmp_path / "x.csv").stat().st_size > 10_000
-    assert "t is gone" in full("drop", "t", "--yes")
+    assert "t is dropped" in full("drop", "t", "--yes")
     assert store.json("tables") == []
     assert "live is made" in full("create", "live")
 

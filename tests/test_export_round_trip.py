@@ -86,7 +86,7 @@ def test_types_come_from_a_table_too(store, tmp_path):
     message = store.refuse(
         "push", "b", tmp_path / "b.csv", "--key", "{code}", "--columns-from", tmp_path / "b.csv"
     )
-    assert "is not what export --json tells" in message
+    assert "is not the output of export --json" in message
 
 
 def test_seconds_in_parquet_are_seconds(store, tmp_path):

@@ -168,7 +168,7 @@ def test_files_that_are_not_what_their_names_say(store, tmp_path):
         ("a.csv", archive.getvalue(), "should be csv, but it is a zip archive"),
         ("a.jsonl", b"<!DOCTYPE html>", "should be jsonl, but it is an HTML page"),
         ("a.csv.gz", b"id\n1\n", "should be compressed with gzip, but its content looks like text"),
-        ("a.unknown", b"id,n\n1,2\n", "tells the format (its content looks like text: 'id,n')"),
+        ("a.unknown", b"id,n\n1,2\n", "shows the format (its content looks like text: 'id,n')"),
         *[(f"a.{kind}", b"", "it is empty (0 bytes)") for kind in KINDS],
     ]:
         (tmp_path / name).write_bytes(content)
@@ -286,7 +286,7 @@ def test_names_stand_once_in_maps_and_structs(store, tmp_path):
     source = tmp_path / "maps.jsonl"
     source.write_text('{"id":1,"m":{"a":1,"b":2}}\n{"id":2,"m":{"a":1,"a":2}}\n')
     seen = store.run("push", "t", source, "--key", "{id}", "--column", "m:map(text,int8)", code=1)
-    assert "the name 'a' stands twice in one object" in seen.err, seen.err
+    assert "the name 'a' occurs twice in one object" in seen.err, seen.err
     twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
     pq.write_table(pa.table({"id": [1], "s": twice}), tmp_path / "twice.parquet")
     seen = store.run("push", "t", tmp_path / "twice.parquet", "--key", "{id}", code=1)
@@ -369,7 +369,7 @@ def test_a_store_that_cannot_be_written_to_is_said_with_what_to_do(store, tmp_pa
     alone = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--user", "--map-root-user"])]
     mount = f"mount --bind {store.path} {store.path} && mount -o remount,ro,bind {store.path}"
     read_only = [*alone, "sh", "-c", f'{mount} && exec "$@"', "sh", *push, store.path]
-    for words, part in ((read_only, "mount the file system"), ([*push, file], "a file stands")):
+    for words, part in ((read_only, "mount the file system"), ([*push, file], "a file is where")):
         words = [str(word) for word in words]
         done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 1 and part in done.stderr, done.stderr

@@ -96,7 +96,7 @@ def rows(axes, found: list) -> None:
 def phases(axes, found: list) -> None:
     these = [row for row in found if row["part"] == "size"]
     # Its steps are shown in its place.
-    names = [name for name in dict.fromkeys(name for row in these for name in row["phases"]) if not name.startswith("cutting and moving")]
+    names = [name for name in dict.fromkeys(name for row in these for name in row["phases"]) if not name.startswith(("cutting and moving", "splitting and moving"))]
     order = [name for name in names if name not in (insert_ways.CUTS, insert_ways.MOVES, insert_ways.LET_GO)]
     steps = [name for name in (insert_ways.CUTS, insert_ways.MOVES, insert_ways.LET_GO) if name in names]
     order = order[:1] + steps + order[1:]

@@ -53,8 +53,8 @@ def one(options, number: int) -> dict:
         insert_ways.check(made, "t", source)
     begun, ended = loaded["begun"], loaded["ended"]
     spans = {"before": [quiet, begun], **loaded["spans"], "after": [ended, ended + AFTER_S], "the whole load": [begun, ended]}
-    # The stage that the command calls cutting and moving is told by its steps.
-    spans = {name: span for name, span in spans.items() if not name.startswith("cutting and moving")}
+    # The stage that the command calls splitting and moving is shown by its steps.
+    spans = {name: span for name, span in spans.items() if not name.startswith("splitting and moving")}
     ops = client.found["ops"]
     found = {name: measures([op for op in ops if span[0] <= op[0] < span[1]], span[1] - span[0]) for name, span in spans.items()}
     timeline = slices(ops, quiet, ended + AFTER_S)

@@ -77,7 +77,7 @@ def costs(report: Report) -> dict:
     rows = [row for row in report.body.get("times", []) if row["part"] == "size"]
     found = {"bytes_per_second": BOUND_BYTES_PER_SECOND, "measured": False, "cuts_seconds": None, "wait_seconds": None}
     for row in rows:
-        fetched = next((seconds for name, seconds in row["phases"].items() if name.startswith("bringing")), None)
+        fetched = next((seconds for name, seconds in row["phases"].items() if name.startswith(("bringing", "copying it to"))), None)
         if row["way"] == "unplanned" and fetched:
             found.update(bytes_per_second=row["rows"] * RECORD_BYTES / fetched, measured=True)
             break

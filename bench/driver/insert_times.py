@@ -186,7 +186,7 @@ def tell_phases(report: Report, found: list) -> None:
     if not rows:
         return
     report.text(f"Where the seconds go (`{insert_ways.CUTS}`, `{insert_ways.MOVES}` and `{insert_ways.LET_GO}` are parts of the stage that the command "
-                f"calls cutting and moving; looked at every {insert_ways.LOOK_S:g} s):")
+                f"calls splitting and moving; looked at every {insert_ways.LOOK_S:g} s):")
     report.table(
         ["way", "case", *names, "all"],
         [

@@ -1,4 +1,4 @@
-"""`python -m forebay`, and the command `forebay`: the binary beside this module takes over."""
+"""`python -m forebay`, and the command `forebay`: the binary next to this module takes over."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Batch:
     """Operations on a live table that are done all at once, or not at all; `Table.batch` gives it.
 
     Nothing is written before the `with` block ends; where it ends with an exception, nothing is.
-    The keys must lie in one partition, as those with the same hashtag do. A table reads none of it
+    The keys must be in one partition, as those with the same hashtag do. A table reads none of it
     meanwhile.
 
     >>> opened = forebay.open(store, create=True)
@@ -41,7 +41,7 @@ class Batch:
     [{'n': 2}, None]
     >>> counts = opened.create("counts", delta="i64")
 
-    The examples of the methods go on from here.
+    The examples of the methods continue from here.
     """
 
     def __init__(self, write: Callable[[list[Write]], int]) -> None:
@@ -107,7 +107,7 @@ class Batch:
         """Writes them, and waits until they are as durable as the table promises; gives how many
         there are. The end of a `with` block does it.
 
-        Raises `UsageError` where the batch was written already, where its keys lie in several
+        Raises `UsageError` where the batch was written already, where its keys are in several
         partitions, and for a value or `ttl` that the table does not take; TypeError for a key or
         value of a wrong class. Nothing is written then.
 

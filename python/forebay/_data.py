@@ -121,7 +121,7 @@ class Input:
     def _table(self, number: int, batch: Any) -> Any:
         pa: Any = importlib.import_module("pyarrow")
         if isinstance(batch, Mapping):
-            raise TypeError(f"{self.name} gives dicts: let it give lists of them, as batches")
+            raise TypeError(f"{self.name} gives dicts: it must give lists of them, as batches")
         if isinstance(batch, str | bytes) or batch is None:
             reported = f"{self.name}: batch {number} is {_called(batch)}"
             raise TypeError(f"{reported}: batches are frames, tables of pyarrow or lists of dicts")

@@ -33,15 +33,15 @@ class DryRun:
     - `partitions`: how many there would be
     - `examples`: the first rows: pairs of key and value
     - `rows`, `rows_least`: the greatest and the least number of rows of the version; None where
-      they cannot be told without reading all
+      they cannot be known without reading all
     - `bytes`: of keys and values, None likewise; `exact`: whether rows and bytes were counted, not
       estimated
-    - `onto`: the version whose rows it would go on with, and `applied`: what the keys come to there
+    - `onto`: the version that it would be based on, and `applied`: what happens to the keys there
       (`Applied`); else None
     - `rejected`: bad rows among those read; `bad_rows`: the first of them (`BadRow`)
     - `lossy`: values that conversions changed among those read, as was asked for (`Lossy`)
     - `duplicates`: rows among those read that share a key with another
-    - `compared_with`: the version that serves; None where there is none
+    - `compared_with`: the version that serves, or None
     - `gate`: what the gate would see (`Finding`)
     - `statistics`: what was counted of each column in the rows read (`ColumnStatistics`)
     - `disk_needed`, `disk_free`: bytes on the store's device; None where they are not known

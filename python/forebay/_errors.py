@@ -25,7 +25,7 @@ class Error(Exception):
 class BusyError(Error):
     """Another command is at work on the table, or another process has it open: try again.
 
-    Through servers: nobody answered in time, or a scan met a swap.
+    Through servers: no server answered in time, or a scan met a swap.
 
     >>> opened = forebay.open(store, create=True)
     >>> clicks = opened.create("clicks", delta="i64")
@@ -58,7 +58,7 @@ class MissingError(Error, LookupError):
 
 
 class UsageError(Error, ValueError):
-    """An option, a key or a value is none that the table or the command takes.
+    """An option, a key or a value is not one that the table or the command takes.
 
     >>> opened = forebay.open(store, create=True)
     >>> opened.create("clicks", durability="soon")
@@ -92,7 +92,7 @@ class DamagedError(Error):
 
 
 class UncertainError(Error):
-    """A write was sent to a server and may have been carried out, or not; it was not sent again.
+    """A write was sent to a server and may or may not have been carried out; it was not sent again.
 
     Read what is there before you send it again.
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def for_pandas(table: Any) -> Any:
-    """The same table of pyarrow, whose metadata tell pandas the types of columns with nulls.
+    """The same table of pyarrow, whose metadata give pandas the types of columns with nulls.
 
     pyarrow makes floats of whole numbers among nulls, which rounds those beyond 2**53, and objects
     of truth values. Of this table its `to_pandas` makes pandas' own types with nulls, `Int64` and

@@ -74,5 +74,5 @@ class Iterated:
             has = f"'{field.name}' as {field.type}, and the first as {other.type}"
         return (
             f"{self._name}: batch {number} has {has}: give all batches the same columns, as "
-            "tables of pyarrow with a schema if Python's objects do not tell"
+            "tables of pyarrow with a schema if Python's objects do not show them"
         )

@@ -64,8 +64,8 @@ def _at(path: str) -> Lake | None:
 
 
 def _in_bucket(url: str) -> Lake | None:
-    """A directory of a bucket may be a Delta table. What is taken for none here and is one all the
-    same, the command refuses."""
+    """A directory of a bucket may be a Delta table. The command refuses a Delta table that
+    is not recognised here."""
     last = url.rstrip("/").rsplit("/", 1)[-1]
     if any(letter in url for letter in "*?[") or "." in last or find_spec("deltalake") is None:
         return None

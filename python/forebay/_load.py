@@ -100,12 +100,12 @@ def load(data: Data, table: str, *, key: str, **options: Unpack[LoadOptions]) ->
 
     `data` is what `forebay.push` takes, `table` (str) the name of a live table, which
     `Store.create` made, and `key` (str) the template over columns that makes keys. The table may be
-    served meanwhile, or be open in this process or another one; where nobody has it open, it is
+    served meanwhile, or be open in this process or another one; where it is not open, it is
     opened for the load. In a cluster each partition adds its rows at one moment of its own, and
     with `index` the sources are files.
 
     Raises `MissingError` where there is no such table; `UsageError` for a batch table, and for an
-    option that is none; `DataError` for rows that cannot be stored; `BusyError` where the table
+    invalid option; `DataError` for rows that cannot be stored; `BusyError` where the table
     does not take them now. Nothing was added then, unless the message says so.
 
     >>> import pyarrow as pa
@@ -135,7 +135,7 @@ def log_messages(table: str, messages: Iterable[str]) -> None:
 
 
 def outcome(text: str) -> LoadResult:
-    """What the extension module tells of a load."""
+    """What the extension module reports of a load."""
     result = _of(json.loads(text))
     _log.info("%s", result)
     return result

@@ -25,7 +25,7 @@ _PLAIN = frozenset({"string", "integer", "boolean", "empty"})
 _WHOLE, _FLOATS, _HALVES, _DECIMALS = "whole numbers", "numbers", "numbers of float16", "decimals"
 _DATES, _NAT = "dates", "NaT"
 _ALIKE = frozenset({(_WHOLE, _FLOATS), (_WHOLE, _DECIMALS), (_FLOATS, _HALVES)})
-"""Kinds that may stand beside each other: pyarrow alters none, or fails."""
+"""Kinds that may occur together: pyarrow alters none, or fails."""
 
 
 def of_rows(rows: Sequence[Mapping[str, Any]]) -> Any:

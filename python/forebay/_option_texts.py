@@ -55,9 +55,9 @@ _READING = {
     "all rows update",
     "bad_rows": 'what becomes of rows that cannot be stored: by default they "fail"; "skip" '
     "leaves them out, a path writes them to that file with the reason",
-    "format": "format of the files, where neither names nor first bytes tell",
+    "format": "format of the files, where neither names nor first bytes show it",
     "csv_delimiter": "the character between two fields; by default a comma, of .tsv a tab",
-    "csv_null": "texts of an absent value, one or a list, beside the empty field",
+    "csv_null": "texts of an absent value, one or a list, besides the empty field",
     "csv_quote": 'the character around fields that hold a delimiter; by default `"`',
     "csv_no_header": "whether the first line holds data: columns are called column_1 and so on",
     "packet_data": "of packet captures, whether the packets' bytes come too, as the column data",
@@ -70,15 +70,15 @@ _KEY = {
     "with zeros; it may be left out with `onto`",
 }
 _PUSH = {
-    "onto": 'the version whose rows it goes on with, without rewriting them: "current" or its '
-    "number; the data brings only changes",
+    "onto": 'the version that this one is based on, without rewriting its rows: "current" or its '
+    "number; the data has only changes",
 }
 _INTO_LIVE = {
     "as_": 'what rows do: by default they "update"; "insert" only where the key is absent, '
     '"delta" adds to the value',
     "deadline": "in a cluster, so long without progress before anything is added, and the load "
     'ends: "1s" to "30d"; by default "30m"',
-    "plan": 'in a cluster, what is done before rows come: "auto" cuts and moves partitions so '
+    "plan": 'in a cluster, what is done before rows come: "auto" splits and moves partitions so '
     'that all nodes take part alike, where that saves more time than it takes; "always" in any '
     'case; a path is a plan as a file; by default "none"',
     "partition_bytes": "of such a plan, what a piece that moves is to hold at most, in bytes or as "
@@ -97,7 +97,7 @@ _LOAD = {
     "ttl_column": "the column that says when a row expires: a time, or seconds from now; where "
     "it is null, as the table says",
     "insert": 'how rows come into a live table of a cluster: by default as "runs", which its '
-    'nodes bring; as "rows" each is a write of its own',
+    'nodes fetch; as "rows" each is a separate write',
     "order": 'with `insert="rows"`, the order in which they are sent: by default "sorted" by key',
     "seed": "what random order is made of; by default 1",
     "clients": 'with `insert="rows"`, how many send at a time; by default one for each node',

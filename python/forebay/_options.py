@@ -96,7 +96,7 @@ class IntoLiveOptions(TypedDict, total=False):
 
 
 class LoadOptions(ReadingOptions, IntoLiveOptions, total=False):
-    """Those of `forebay.load`, beside the key."""
+    """Those of `forebay.load`, besides the key."""
 
     insert: Literal["runs", "rows"] | None
     order: Literal["sorted", "random", "source"] | None
@@ -111,14 +111,14 @@ class LoadOptions(ReadingOptions, IntoLiveOptions, total=False):
 
 
 class TaskLoadOptions(RowOptions, IntoLiveOptions, total=False):
-    """Those of `forebay.spark.load` and `forebay.ray.load`, beside the key."""
+    """Those of `forebay.spark.load` and `forebay.ray.load`, besides the key."""
 
     op: str | None
     bad_rows: Literal["fail", "skip"] | None
 
 
 class ClusterOptions(VersionOptions, total=False):
-    """Those of `forebay.spark.push` and `forebay.ray.push`, beside the key."""
+    """Those of `forebay.spark.push` and `forebay.ray.push`, besides the key."""
 
     bad_rows: Literal["fail", "skip"] | None
 

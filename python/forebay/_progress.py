@@ -49,7 +49,7 @@ class Drawing(Protocol):
 
 
 class _Calls:
-    """Calls a function at the beginning of each stage, while it goes on and when it ends."""
+    """Calls a function at the beginning of each stage, while it runs and when it ends."""
 
     def __init__(self, function: Callable[[Progress], object]) -> None:
         self._function = function

@@ -27,7 +27,7 @@ class PushResult:
     """What a push did; `forebay.push` gives it.
 
     - `table`: the table's name; `version`: the number of the version made
-    - `rows`, `rows_least`: the rows of the version; of one that goes on with another the greatest
+    - `rows`, `rows_least`: the rows of the version; of one that is based on another the greatest
       and the least possible number
     - `bytes`: of the keys and values that were pushed
     - `rejected`: bad rows left out
@@ -35,10 +35,10 @@ class PushResult:
     - `duplicates`: rows dropped for, or composed with, another of the same key
     - `seconds`: how long it took
     - `swapped`: whether the version serves
-    - `onto`: the version whose rows it goes on with, and `applied`: what the keys came to there
+    - `onto`: the version that it is based on, and `applied`: what happened to the keys there
       (`Applied`); else None
-    - `gate`: what the gate saw beside the version that served (`Finding`); empty where there was
-      none
+    - `gate`: what the gate found against the version that served (`Finding`); empty where no
+      version served
     - `statistics`: what was counted of each column (`ColumnStatistics`); empty with `onto`
     - `excluded`: in a cluster, the nodes that were down, which take the version when they are back
     - `undone`: in a cluster, why the version serves nowhere after all; else None
@@ -145,7 +145,7 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
 
 
 def outcome(held: bool, text: str, messages: Sequence[str]) -> PushResult:
-    """What the extension module tells of a push; `GateHeld` is raised."""
+    """What the extension module reports of a push; `GateHeld` is raised."""
     answer = json.loads(text)
     result = _result(answer, messages)
     # One of the messages of a push that made the store says so: its path may be a wrong one.
@@ -186,16 +186,16 @@ def push(
     table, reader or dataset of pyarrow, a table of deltalake or pyiceberg), which is read as it
     comes, a list of dicts, a dict of columns, a generator of batches, or paths, globs and URLs of
     files; the path of a Delta table is that table as it is now. `table` (str) is the table's name;
-    it is made where there is none.
+    it is created where it does not exist.
 
     With `dry_run` nothing is written: a `DryRun` says what the push would do, by a sample of the
     rows (True or "sample"), or by all of them ("all"). A stream is read as far as that takes.
 
     Raises `GateHeld`, with the result, when the version was built but differs too much from the
     one that serves; `DataError` for rows that cannot be stored; `MissingError` for files that are
-    not there; `UsageError` for an option that is none; TypeError for data that is none; `BusyError`
-    while somebody else pushes to the table. Whatever is raised, what serves goes on serving. Ctrl-C
-    stops it.
+    not there; `UsageError` for an invalid option; TypeError for data of a wrong class; `BusyError`
+    while another push to the table runs. After any error the serving version continues to serve.
+    Ctrl-C stops it.
 
     >>> import pyarrow as pa
     >>> prices = pa.table({"article": ["a1", "a2"], "price": [3.5, 7.25]})

@@ -33,14 +33,14 @@ _TOLD = re.compile(
 def reported(message: str) -> str:
     """A message of the libraries, as Python's users read it.
 
-    >>> from forebay._python_words import told
-    >>> told("leave such rows out by --bad-rows skip, or push with --force")
+    >>> from forebay._python_words import reported
+    >>> reported("leave such rows out by --bad-rows skip, or push with --force")
     'leave such rows out by bad_rows="skip", or push with force=True'
-    >>> told("it needs its columns, as by --column name:text --column score:int64")
+    >>> reported("it needs its columns, as by --column name:text --column score:int64")
     'it needs its columns, as by column={"name": "text", "score": "int64"}'
-    >>> told("let it serve as it is: forebay swap p 3")
+    >>> reported("let it serve as it is: forebay swap p 3")
     'let it serve as it is: store["p"].swap(3)'
-    >>> told("to go back once more: forebay rollback p --from 3")
+    >>> reported("to go back once more: forebay rollback p --from 3")
     'to go back once more: store["p"].rollback(from_version=3)'
     """
     out: list[str] = []
@@ -53,7 +53,7 @@ def reported(message: str) -> str:
 
 
 def _words(message: str, found: re.Match[str]) -> tuple[str, int]:
-    """What stands for what was found, and where the message goes on."""
+    """The replacement of what was found, and where the message continues."""
     if found["rollback"]:
         return f'store["{found["of"]}"].rollback(from_version={found["from"]})', found.end()
     if found["call"]:
@@ -72,7 +72,7 @@ def _words(message: str, found: re.Match[str]) -> tuple[str, int]:
 
 
 def _options(message: str, at: int) -> tuple[str, int]:
-    """The option that stands there, with all that follow of the same name."""
+    """The option at this place, with all that follow of the same name."""
     name, values, end = "", list[str](), at
     while flag := _FLAG.match(message, at):
         given = _value(flag)

@@ -2,7 +2,7 @@
 
 What a lost node held is for Ray to compute again. Where that is a block that nobody refers to any
 more, Ray waits for it without an end. So a push does not count on it: it watches the nodes that
-hold something of it, and begins again with the dataset when one of them is gone.
+hold something of it, and begins again with the dataset when one of them is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 
 
 class NodeLost(Exception):
-    """A node is gone that held something of what is under way."""
+    """A node was lost that held something of what is under way."""
 
 
 class Nodes:
@@ -54,7 +54,7 @@ class Nodes:
         self._holding.add(node)
 
     def look(self) -> None:
-        """Raises something when what is under way cannot come to its end."""
+        """Raises something when what is under way cannot finish."""
         now = time.monotonic()
         if now < self._looked + LOOK_S:
             return

@@ -43,13 +43,13 @@ def connect(
     `url` (str) is `redis://host:port,host:port`; `rediss://` is TLS. The port is 7379 where none is
     given; a user and a password stand before the hosts, percent-encoded:
     `redis://user:password@host`. `timeout` (float) is how many seconds an answer is waited for, and
-    for how long a call goes on to try. With TLS, `ca_file` (str or path) is a file of the
+    for how long a call tries again. With TLS, `ca_file` (str or path) is a file of the
     certificates that are trusted, by default the system's; `certificate_file` and `key_file` (str
     or path) are the client's own certificate and its key, for servers that ask for one; all are in
     PEM.
 
     It needs no store at hand, and the package redis: `pip install 'forebay[redis]'`. Nobody is
-    asked before the first call for a table. Raises `UsageError` for a URL that is none, and where
+    asked before the first call for a table. Raises `UsageError` for an invalid URL, and where
     redis is not installed.
 
     >>> with forebay.connect(url, timeout=5) as connection:
@@ -159,7 +159,7 @@ class RemoteTable(Mapped):
     >>> clicks, sessions = connection["clicks"], connection["sessions"]
     >>> clicks.put("page-7", 3)
 
-    The examples of the methods go on from here.
+    The examples of the methods continue from here.
     """
 
     def __init__(self, servers: Servers, name: str) -> None:
@@ -322,7 +322,7 @@ class RemoteTable(Mapped):
         A batch table that is swapped meanwhile ends the scan with a `BusyError`; of a live table
         each part is of a moment of its own. Raises `UsageError` for a column that is not there, and
         when it is gone through for `start`, `end` or `reverse` in a hashed table, which has no
-        order; TypeError for a key that is none.
+        order; TypeError for a key of a wrong class.
 
         >>> [key for key, row in people.scan("b")]
         ['b', 'c']

@@ -1,7 +1,7 @@
 """Reading a table of servers so that no reply is taken for what it is not.
 
-Each exchange has KV.SCHEMA before and behind its commands: what lies between is of the version and
-the schema that it tells, so values are never read with the types of another version.
+Each exchange has KV.SCHEMA before and after its commands: what is between is of the version and
+the schema that it reports, so values are never read with the types of another version.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Reader:
                 raise self._swapped() from None
             except Again as error:
                 problem = error
-        raise BusyError(f"the scan of table {self.name} did not come to its end: {problem}")
+        raise BusyError(f"the scan of table {self.name} did not finish: {problem}")
 
     def _swapped(self) -> BusyError:
         return BusyError(f"table {self.name} was swapped while it was scanned: scan it again")
@@ -245,4 +245,4 @@ class Reader:
             size = len(self.prefix)
             pairs = zip(keys, values, strict=True)
             return [(key[size:], value) for key, value in pairs if value is not None]
-        raise BusyError(f"the scan of table {self.name} did not come to its end: {problem}")
+        raise BusyError(f"the scan of table {self.name} did not finish: {problem}")

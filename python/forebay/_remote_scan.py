@@ -30,7 +30,7 @@ class RemoteScan:
 
     `RemoteTable.scan` gives it. It is an Arrow stream (`pyarrow.table(scan)`,
     `polars.DataFrame(scan)`), and pairs of key and value to loop over. Each time it asks the
-    servers anew, a few thousand records at a time. The key is a column of its own unless the
+    servers again, a few thousand records at a time. The key is a column of its own unless the
     columns of its template are there.
 
     >>> import polars as pl
@@ -40,7 +40,7 @@ class RemoteScan:
     >>> pl.DataFrame(scan).rows()
     [('c', 'Cyd', 19)]
 
-    The examples of the methods go on from here.
+    The examples of the methods continue from here.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ class TableInfo:
 
     - `problem`: why its pointer or manifest cannot be read, if so
 
-    What is not known, or is none of a live table, is None.
+    What is not known, or does not apply to a live table, is None.
 
     >>> import pyarrow as pa
     >>> opened = forebay.open(store, create=True)
@@ -260,7 +260,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a limit of the gate saw beside the version that served.
+    """What a limit of the gate found against the version that served.
 
     - `limit`: as it was given, `seen`: what was seen, in words
     - `passed`: whether the version may serve, by this limit

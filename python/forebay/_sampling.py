@@ -1,4 +1,4 @@
-"""Which rows of a source stand for all of them when an ordered table is cut into partitions.
+"""Which rows of a source stand for all of them when an ordered table is split into partitions.
 
 Every task samples one part of the source, and keeps of each chosen row its key and its size only.
 Three ways (the paper's, docs/papers/parallel-bulk-insertion.md):

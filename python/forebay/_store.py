@@ -46,11 +46,11 @@ def open(store: Path, *, create: bool = False, memory_bytes: int | None = None) 
     """Opens a store, to be read and written in this process; gives a `Store`.
 
     `store` is a directory (str or path; `~` is the home), or the URL (str) of one in object
-    storage, which has batch tables alone. With `create` (bool) one is made where there is none.
+    storage, which has batch tables alone. With `create` (bool) a missing one is created.
     `memory_bytes` (int) is what its live tables may use for what is not written yet, by default a
     quarter of the machine's memory.
 
-    Raises `MissingError` where there is no store, and `UsageError` for a URL that is none.
+    Raises `MissingError` where there is no store, and `UsageError` for an invalid URL.
 
     >>> with forebay.open(store, create=True) as opened:
     ...     opened.tables()
@@ -86,7 +86,7 @@ class Store(RawStore):
         ...
     forebay.MissingError: ...
 
-    The examples of the methods go on from here.
+    The examples of the methods continue from here.
     """
 
     def __new__(cls, url: Path, create: bool = False, memory_bytes: int | None = None) -> Self:
@@ -217,7 +217,7 @@ class Table(Mapped, RawTable):
     """A table of a store, read by key, and written where it is live; `store["people"]` gives it.
 
     Of a batch table this is one version, the serving one when it was taken from its store, so that
-    all reads agree; `refresh` goes on to what serves by then. A live table is read as it is. Keys
+    all reads agree; `refresh` switches to what serves by then. A live table is read as it is. Keys
     are str, bytes or whole numbers, which stand for their digits. Values are as `kind` says: bytes,
     numbers, dicts of columns or lists.
 
@@ -242,7 +242,7 @@ class Table(Mapped, RawTable):
     >>> clicks.put("page-7", 3)
     >>> sessions = opened.create("sessions")
 
-    The examples of the methods go on from here.
+    The examples of the methods continue from here.
     """
 
     def __init__(  # pyright: ignore[reportInconsistentConstructor]
@@ -320,7 +320,7 @@ class Table(Mapped, RawTable):
         dry_run: bool | Literal["sample", "all"] = False,
         **options: Unpack[PushOptions],
     ) -> PushResult | DryRun:
-        """Builds a version of this table from data, and goes on to the version that serves then.
+        """Builds a version of this table from data, and switches to the version that serves then.
 
         `data` and `dry_run` are those of `forebay.push`, and so are the options, the result and
         what is raised.
@@ -336,7 +336,7 @@ class Table(Mapped, RawTable):
             self.refresh()
 
     def swap(self, version: int) -> Swapped:
-        """Lets a version serve, for everybody, and goes on to it; gives a `Swapped`.
+        """Lets a version serve, for everybody, and switches to it; gives a `Swapped`.
 
         `version` (int) is its number. Raises `MissingError` where there is no such version,
         `UsageError` for a live table, and `BusyError` while somebody pushes to the table.
@@ -351,7 +351,7 @@ class Table(Mapped, RawTable):
         return self._moved(run("swap", [self.name, str(version)], store=open_url(self._store)))
 
     def rollback(self, from_version: int | None = None) -> Swapped:
-        """Lets the version serve that did before, for everybody, and goes on to it.
+        """Lets the previous version serve, for everybody, and switches to it.
 
         Gives a `Swapped`. `from_version` (int) is the version to go back from: where another one
         serves, nothing is changed. Without it, a rollback within a minute of another one is
@@ -411,7 +411,7 @@ class Table(Mapped, RawTable):
         return Verified(**answer)
 
     def compact(self, *, threads: int | None = None) -> Compacted:
-        """Merges the runs of the serving version, as a version that serves then, and goes on to it.
+        """Merges the runs of the serving version into one that serves then, and switches to it.
 
         Versions made with `onto` consist of several runs, which all reads look at. `threads` (int)
         is how many read, sort and write, by default one a core. Gives a `Compacted`. Raises
@@ -490,7 +490,7 @@ class Table(Mapped, RawTable):
     def batch(self) -> Batch:
         """Writes to a live table that take effect together when the `with` block ends: a `Batch`.
 
-        Their keys must lie in one partition, as keys with the same hashtag do. Raises `UsageError`
+        Their keys must be in one partition, as keys with the same hashtag do. Raises `UsageError`
         at the end of the block where they do not; nothing is written then.
 
         >>> with sessions.batch() as batch:

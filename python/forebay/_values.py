@@ -26,7 +26,7 @@ def decimal(text: str) -> dec.Decimal:
     return dec.Decimal(text)
 
 
-_BEYOND = "the value lies beyond the years that Python's times have: use to_arrow()"
+_BEYOND = "the value is outside the years that Python's times have: use to_arrow()"
 
 
 def date(days: int) -> dt.date:
@@ -91,7 +91,7 @@ def duration(units: int, per_second: int) -> dt.timedelta:
 
 
 def _units(span: dt.timedelta, per_second: int, nanoseconds: int = 0) -> int:
-    """`nanoseconds` are those that pandas has beside Python's microseconds."""
+    """`nanoseconds` are those that pandas has besides Python's microseconds."""
     whole = span // _MICROSECOND * 1000 + nanoseconds
     units, rest = divmod(whole * per_second, 1_000_000_000)
     if rest:

@@ -239,6 +239,6 @@ def failure(reply: Any) -> Error:
 
 def uncertain(cause: object) -> UncertainError:
     return UncertainError(
-        f"the write may have been carried out, or not: {cause}. It was not sent again; read what "
-        "is there before you do"
+        f"the write may or may not have been carried out: {cause}. It was not sent again; read "
+        "what is there before you do"
     )

@@ -134,10 +134,10 @@ class _Job:
             self._dataset = dataset.map_batches(_same, batch_format="pyarrow", batch_size=None)
             self.schema = _schema(self._dataset)
         if self.schema is None:
-            raise DataError("the dataset has no rows, and nothing tells which columns it has")
+            raise DataError("the dataset has no rows, so its columns are not known")
 
     def _sources(self, recipe: bytes) -> list[tuple[Source, Any]]:
-        """The blocks, computed once, unless a node was lost. Their places tell which of two rows is
+        """The blocks, computed once, unless a node was lost. Their places show which of two rows is
         the first."""
         if self._blocks is None:
             options = self._dataset.context.execution_options
@@ -185,7 +185,7 @@ class _Job:
             self._nodes.held(node)
         rows = sum(rows for _, rows in counts)
         if rows != self._rows:
-            raise Error(f"Ray told of {self._rows} rows and gave {rows}; nothing of it is visible")
+            raise Error(f"Ray reported {self._rows} rows and gave {rows}; nothing of it is visible")
         # Partition by partition; its pieces in the order of the blocks.
         pieces = zip(*(parts for _, *parts in refs), strict=True)
         task = self._ray.remote(_write)

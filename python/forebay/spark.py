@@ -54,7 +54,7 @@ def push(
     URL, or a directory that all machines of the cluster share; tasks find its credentials in their
     own environment. `memory` is of each task that writes.
 
-    Where an ordered table is cut into `partitions` is settled by a sample of the keys:
+    Where an ordered table is split into `partitions` is settled by a sample of the keys:
     with the `sampler` "interval" of every k-th row, with "random" of any (by `seed`, an int); both
     read the whole data frame once more than the push does. "split" reads the first rows of some
     parts of it, for data in no order. No sample is taken where `boundaries` are given, nor for a
@@ -87,13 +87,13 @@ def load(df: DataFrame, table: str, *, key: str, **options: Unpack[TaskLoadOptio
     `df` is the data frame, `table` (str) the table's name, `key` (str) the template over columns
     that makes keys. The result is that of `forebay.load`, and so are the exceptions. The tasks
     write a run for each partition that the table has, and stage it in `store`, the store of the
-    cluster; when all are there and add up, its nodes bring them, and each partition adds its own at
+    cluster; when all are there and add up, its nodes fetch them, and each partition adds its own at
     one moment. `store` is a URL, or a directory that all machines share; tasks find its credentials
     in their own environment. `memory` is of each task that writes. Rows of one key are composed in
     the order of the data frame.
 
-    Where a partition was cut meanwhile the cluster refuses the load, and says so: give it again.
-    `plan="auto"` has the partitions cut and moved before, by a sample of the keys, for which the
+    Where a partition was split meanwhile the cluster refuses the load, and says so: give it again.
+    `plan="auto"` has the partitions split and moved before, by a sample of the keys, for which the
     data frame is read once more.
 
     The data frame has to be the same rows each time it is computed; where it is not, the load fails
@@ -209,7 +209,7 @@ class _Job:
 
     @staticmethod
     def _quietly(call: Callable[[], None]) -> None:
-        """An interrupt may take the connection to Java with it. What it was for is told already."""
+        """An interrupt may take the connection to Java with it. Its cause was reported."""
         java: Any = importlib.import_module("py4j.protocol")
         with suppress(java.Py4JError):
             call()

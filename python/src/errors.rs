@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 pub fn exception(py: Python<'_>, class: &str, message: String) -> PyErr {
     let reported = py
         .import("forebay._python_words")
-        .and_then(|module| module.getattr("told")?.call1((message,)));
+        .and_then(|module| module.getattr("reported")?.call1((message,)));
     let made = reported.and_then(|reported| {
         let class = py.import("forebay._errors")?.getattr(class)?;
         class.call1((reported,))

@@ -290,7 +290,7 @@ def test_features_are_added_changed_and_dropped(repo):
     repo.materialize(END, END + HOUR)
     assert repo.read([1, 2], "x", "z") == {"x": [1.0, 2.5], "z": [None, 9]}
     repo.view({"x": String, "z": Int64})
-    with pytest.raises(forebay.UsageError, match="x is declared STRING, not 2.5.*anew"):
+    with pytest.raises(forebay.UsageError, match="x is declared STRING, not 2.5.*again"):
         repo.read([2], "x")
 
 

@@ -127,7 +127,7 @@ def test_a_partition_that_is_cut_meanwhile_refuses_the_load(ray, live_cluster, m
         return reports
 
     monkeypatch.setattr(forebay.ray._Job, "reports", cut_then)
-    with pytest.raises(forebay.Error, match="was cut anew while the load was built: load again"):
+    with pytest.raises(forebay.Error, match="was split while the load was built: load again"):
         load(live_cluster, numbers(ray, 0, 3000), table)
     assert live_cluster.staged(table) == [] and live_cluster.all_of(table) == {}
 
@@ -142,8 +142,8 @@ def test_what_is_wrong_is_told(ray, live_cluster, path):
             forebay.ray.load(dataset, table, **given)
         assert live_cluster.staged("wrong") == []
 
-    wrong("no live table of a cluster at .*: tasks build versions", table="none")
-    wrong("t is no live table of a cluster", table="t", store=path)
+    wrong("not a live table of a cluster at .*: tasks build versions", table="none")
+    wrong("t is not a live table of a cluster", table="t", store=path)
     wrong("invalid value 'sideways' for as_", as_="sideways")
     wrong("unexpected keyword argument 'partitions'", TypeError, partitions=3)
     wrong("is no dataset of Ray", TypeError, dataset=pa.table({"id": [1]}))

@@ -289,7 +289,7 @@ def test_batches_that_differ_are_refused(tmp_path: Path) -> None:
         pushed(iter([[{"id": 1, "x": 1}], [{"id": 2}]]), store)
     with pytest.raises(forebay.DataError, match="gave no batch"):
         pushed(iter([]), store)
-    with pytest.raises(TypeError, match="let it give lists of them"):
+    with pytest.raises(TypeError, match="it must give lists of them"):
         pushed(iter([{"id": 1}]), store)
 
 

@@ -150,7 +150,7 @@ def test_a_partition_that_is_cut_meanwhile_refuses_the_load_which_is_given_again
         return reports
 
     monkeypatch.setattr(forebay.spark._Job, "reports", cut_then)
-    with pytest.raises(forebay.Error, match="was cut anew while the load was built: load again"):
+    with pytest.raises(forebay.Error, match="was split while the load was built: load again"):
         load(live_cluster, numbers(spark, 0, 3000, "new"), table)
     assert live_cluster.staged(table) == []
     assert live_cluster.all_of(table) == wanted(0, 3000)
@@ -188,12 +188,12 @@ def test_what_is_wrong_is_told_before_anything_runs(spark, live_cluster, path):
             )
         assert live_cluster.staged(table) == []
 
-    wrong("no live table of a cluster at .*: tasks build versions", table="none")
+    wrong("not a live table of a cluster at .*: tasks build versions", table="none")
     forebay.spark.push(numbers(spark, 0, 10), "batch", key="{id}", store=live_cluster.path)
-    wrong("batch is no live table of a cluster.*forebay.spark.push", table="batch")
+    wrong("batch is not a live table of a cluster.*forebay.spark.push", table="batch")
     with forebay.open(path, create=True) as store:
         store.create("t", durability="100ms")
-    wrong("t is no live table of a cluster.*forebay.load", table="t", store=path)
+    wrong("t is not a live table of a cluster.*forebay.load", table="t", store=path)
     wrong("'nr', which the source", forebay.Error, key="{nr}")
     wrong("the sources have the column 'more'", df=df.withColumn("more", F.lit(1)))
     wrong("it was made without expiry", table="forever", value="name", ttl="1h")

@@ -283,7 +283,7 @@ impl CoordinatorLease {
         };
         debug_assert!(
             self.me.renewal < document.renewal,
-            "renewal {} of the seat comes behind {}",
+            "renewal {} of the coordinator lease does not come after {}",
             document.renewal,
             self.me.renewal
         );
@@ -342,7 +342,7 @@ impl CoordinatorLease {
     fn read(&mut self, actions: &mut Vec<LeaseAction>) {
         debug_assert!(
             self.busy.is_none(),
-            "the seat is looked at while {:?} is under way",
+            "the coordinator lease is read while {:?} is in progress",
             self.busy
         );
         self.busy = Some(Busy::Reading);
@@ -352,7 +352,7 @@ impl CoordinatorLease {
     fn put(&mut self, now: Now, bell: u64, seen: Option<SeenTag>, actions: &mut Vec<LeaseAction>) {
         debug_assert!(
             self.busy.is_none(),
-            "the seat is written while {:?} is under way",
+            "the coordinator lease is written while {:?} is in progress",
             self.busy
         );
         let document = LeaseDocument {

@@ -219,8 +219,8 @@ impl LiveStatus {
             )
         });
         format!(
-            "no majority of the replicas is on nodes that are up and have what they had, and nothing is answered: \
-             {start}; if what was there is gone for good: {}{}",
+            "no majority of the replicas is on nodes that are up and have their data, so nothing \
+             is answered: {start}; if the other replicas are lost for good: {}{}",
             tables.join(", "),
             hopeless.unwrap_or_default()
         )

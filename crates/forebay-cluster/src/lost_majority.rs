@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::coordinator::GroupWatch;
 use crate::ids::NodeId;
+use crate::measures::reports::LeaderlessReplica;
 use crate::model::{GroupEntry, Model, NodeState, PeerEntry, PeerState};
-use crate::reports::LeaderlessReplica;
 
 /// A partition of which no majority answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ impl LostPartition {
             .map(|gone| format!("{} ({})", gone.node, gone.why));
         let gone: Vec<String> = gone.collect();
         let Some(best) = self.remaining.first() else {
-            return format!("no replica answers; gone: {}", gone.join(", "));
+            return format!("no replica answers; unavailable: {}", gone.join(", "));
         };
         let has = |one: &RemainingReplica| {
             format!(
@@ -108,7 +108,7 @@ impl LostPartition {
         };
         let remaining: Vec<String> = self.remaining.iter().map(has).collect();
         format!(
-            "gone: {}; remaining: {}; it would go on from {}",
+            "unavailable: {}; remaining: {}; it would continue from {}",
             gone.join(", "),
             remaining.join(", "),
             best.node
@@ -168,11 +168,11 @@ impl LostLook<'_> {
 
     fn why_gone(&self, peer: PeerId) -> Option<&'static str> {
         let Some(entry) = self.group.peer(peer) else {
-            return Some("it is none of the replicas any more");
+            return Some("it is not a replica any more");
         };
         match self.model.node(entry.node).map(|node| &node.state) {
             _ if entry.state == PeerState::Lost => Some("what it had is lost"),
-            None => Some("the node is none any more"),
+            None => Some("the node was removed"),
             Some(NodeState::Left { .. }) => Some("the node was stopped"),
             Some(NodeState::Down { .. }) => Some("the node is down"),
             Some(NodeState::Up) => None,

@@ -11,9 +11,9 @@ use forebay_engine::TableName;
 use crate::facts::NodeFacts;
 use crate::ids::NodeId;
 use crate::link::DeferredAnswer;
-use crate::live_places::LivePlaces;
 use crate::local::LocalReplicas;
-use crate::map::ClusterMap;
+use crate::routing::live_places::LivePlaces;
+use crate::routing::map::ClusterMap;
 
 /// A node as its server sees it.
 pub trait Member: Debug + Send + Sync {

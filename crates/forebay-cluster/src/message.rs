@@ -7,9 +7,9 @@ use forebay_replica::GroupId;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
+use crate::measures::reads::ReadsReport;
+use crate::measures::reports::GroupReport;
 use crate::model::{Head, Proof, RolloutId};
-use crate::reads::ReadsReport;
-use crate::reports::GroupReport;
 
 /// A node's heartbeat report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub struct Beat {
     /// The nodes that it knows to be suspected.
     pub suspects: BTreeSet<NodeId>,
     /// Changed reports of the groups with replicas on this node, and unchanged ones in turn; at
-    /// most [`MOST_REPORTS`](crate::reporting::MOST_REPORTS).
+    /// most [`MOST_REPORTS`](crate::measures::reporting::MOST_REPORTS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupReport>,
     /// The number of further groups whose reports have changed.

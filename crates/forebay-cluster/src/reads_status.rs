@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use forebay_engine::{Bounds, TableName};
 use serde::{Deserialize, Serialize};
 
+use crate::measures::reads::BatchReads;
+use crate::measures::traffic::TrafficWindow;
 use crate::model::Model;
-use crate::reads::BatchReads;
-use crate::traffic::TrafficWindow;
 
 /// The maximum number of partitions that are listed one by one.
 const MOST_HOT: usize = 8;

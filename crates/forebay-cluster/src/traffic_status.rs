@@ -6,8 +6,8 @@ use forebay_engine::{PartitionId, TableName};
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::ReceivedReports;
+use crate::measures::traffic::TrafficRate;
 use crate::model::{GroupEntry, Model};
-use crate::traffic::TrafficRate;
 
 /// The maximum number of partitions that are listed one by one.
 const MOST_HOT: usize = 8;

@@ -13,10 +13,10 @@ use forebay_engine::{Bound, Bounds, TableName};
 
 use crate::ids::HostPort;
 use crate::link::Peers;
+use crate::measures::reads::ReadsReport;
 use crate::model::Proof;
 use crate::node::{Serve, VersionPlace};
-use crate::reads::ReadsReport;
-use crate::version::VersionSummary;
+use crate::routing::version::VersionSummary;
 
 /// A version to fetch.
 #[derive(Debug, Clone)]

@@ -7,9 +7,9 @@ use forebay_io::advice;
 use forebay_run::RunError;
 use thiserror::Error;
 
-use crate::layout::STORE_FILE;
+use crate::documents::layout::STORE_FILE;
+use crate::documents::seal::DocumentError;
 use crate::name::{NameError, TableName};
-use crate::seal::DocumentError;
 
 /// A failed operation on a store, a table or its pointer. Nothing was changed unless the text says
 /// so.
@@ -40,8 +40,8 @@ pub enum StoreError {
         is_busy: bool,
     },
     #[error(
-        "nothing was heard of the cluster any more: {problem}; what was asked for may go on: look at it by \
-         forebay cluster status"
+        "the command lost contact with the cluster: {problem}; its request may still be in \
+         progress: check it with forebay cluster status"
     )]
     Unheard { problem: String },
     /// A change that a cluster began and undid.
@@ -51,11 +51,11 @@ pub enum StoreError {
         /// An operator's rollback took precedence.
         gave_way: bool,
     },
-    #[error("the cluster's catalog cannot tell which version of table {table} serves: {problem}")]
+    #[error("the cluster's catalog does not show which version of table {table} serves: {problem}")]
     Catalog { table: TableName, problem: String },
     #[error(
-        "{} holds other files and no forebay.json: choose an empty or a new directory. What was the cache of \
-         a node may be emptied: what it had is brought again",
+        "{} holds other files and no forebay.json: choose an empty or a new directory. You may \
+         empty the former cache of a node: the node fetches its data again",
         root.display()
     )]
     NotEmpty { root: PathBuf },
@@ -88,7 +88,8 @@ pub enum StoreError {
     #[error("there is no table {table} (forebay tables lists those that there are)")]
     NoTable { table: TableName },
     #[error(
-        "table {table} is a live table: it has no versions. Write to it through its server, or bring many rows by forebay load"
+        "table {table} is a live table: it has no versions. Write to it through its server, or \
+         load many rows with forebay load"
     )]
     IsLive { table: TableName },
     #[error("live table {table} is in use: {holder}; end that process, or talk to its server")]
@@ -126,8 +127,8 @@ pub enum StoreError {
         seconds: u64,
     },
     #[error(
-        "the store at {} keeps no dropped tables: that needs a directory that belongs to no cluster. Drop the \
-         table without --keep-dropped, and it is gone for good",
+        "the store at {} keeps no dropped tables: that needs a directory that belongs to no \
+         cluster. Drop the table without --keep-dropped, and it is removed for good",
         root.display()
     )]
     NotKeeping { root: PathBuf },
@@ -142,8 +143,9 @@ pub enum StoreError {
     )]
     NameTaken { table: TableName, dropped: String },
     #[error(
-        "the manifest {} of live table {table} is gone, and runs or a log of that table are in {}: restore the \
-         manifest from a backup, or remove all that is left of the table by forebay drop {table}",
+        "the manifest {} of live table {table} is missing, but runs or a log of that table are in \
+         {}: restore the manifest from a backup, or remove all that is left of the table with \
+         forebay drop {table}",
         path.display(), dir.display()
     )]
     LostManifest {
@@ -160,7 +162,7 @@ pub enum StoreError {
         problem: String,
     },
     #[error(
-        "{}, but {} cannot be synced: {source}; a power cut may undo it. See to the disk, then {}",
+        "{}, but {} cannot be synced: {source}; a power cut may undo it. Check the disk, then {}",
         done(table, *serves),
         dir.display(),
         again(table, *serves)
@@ -345,7 +347,7 @@ mod tests {
         for (kind, step) in [
             (PermissionDenied, "give the user of this process the right"),
             (ReadOnlyFilesystem, "mount the file system for writing"),
-            (NotADirectory, "a file stands where a directory has to be"),
+            (NotADirectory, "a file is where a directory has to be"),
             (TimedOut, ""),
         ] {
             let error = StoreError::Io {

@@ -11,7 +11,7 @@ use forebay_run::Order;
 use forebay_run::run::Run;
 use forebay_run::scan::ScanRange;
 
-use crate::bound;
+use crate::keys::bound;
 use crate::source::Source;
 
 /// The most keys that a walk from a random hash skips. Without such a skip, keys after a gap among

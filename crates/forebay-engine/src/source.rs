@@ -8,13 +8,13 @@ use forebay_run::number::Number;
 use forebay_run::row::Schema;
 use forebay_run::scan::{Direction, ScanRange};
 
+use crate::documents::manifest::ValueKind;
 use crate::error::ReadError;
+use crate::keys::partition::PartitionRange;
 use crate::live::{LiveError, LiveLookup, LiveScan, LiveTable};
-use crate::manifest::ValueKind;
 use crate::name::TableName;
-use crate::partition::PartitionRange;
-use crate::scan::VersionScan;
-use crate::version::{Lookup, Value, Version};
+use crate::tables::scan::VersionScan;
+use crate::tables::version::{Lookup, Value, Version};
 
 /// A table of either kind, as a reader sees it.
 #[derive(Debug, Clone, Copy)]

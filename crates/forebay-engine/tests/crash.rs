@@ -211,7 +211,7 @@ fn what_took_effect_is_told_and_can_be_made_sure_of() {
     let moved = |version: u64| {
         format!(
             "table t serves version {version} now, but /store/tables/t cannot be synced: simulated \
-             input/output error; a power cut may undo it. See to the disk, then make sure of it by \
+             input/output error; a power cut may undo it. Check the disk, then make sure of it by \
              forebay swap t {version}"
         )
     };

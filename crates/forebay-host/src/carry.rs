@@ -287,13 +287,13 @@ impl HostedGroup {
             let was_fetching = group.is_fetching.swap(false, Ordering::AcqRel);
             debug_assert!(
                 was_fetching,
-                "two copies came to group {} at a time",
+                "two copies arrived for group {} at a time",
                 group.group()
             );
             group.notify(event);
         });
         if let Err(error) = fetching {
-            warn!(group = self.group().0, %error, "no thread to bring a copy");
+            warn!(group = self.group().0, %error, "no thread can be started to fetch a copy");
             self.is_fetching.store(false, Ordering::Release);
             self.notify(Event::SnapshotFailed);
         }

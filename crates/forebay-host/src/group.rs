@@ -401,7 +401,7 @@ impl HostedGroup {
     pub(crate) fn settle_state(&self) {
         debug_assert!(
             self.is_halted(),
-            "group {} did not end, and would be worked on anew",
+            "group {} did not end, and threads would work on it again",
             self.id
         );
         while self.is_lined_up.load(Ordering::Acquire) && !self.core.pool.is_closed() {

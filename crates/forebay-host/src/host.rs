@@ -39,7 +39,8 @@ pub struct HostParts {
     /// The pace at which lagging peers are sent entries from logs.
     pub pace: Arc<dyn ReadPace>,
     pub watch: Arc<dyn StandingWatch>,
-    /// The number of threads that apply, and of as many for steps that take long; at least 1.
+    /// The number of threads that apply entries, at least 1. As many further threads do the steps
+    /// that take long.
     pub appliers: usize,
     /// The first request number: a different one in each process.
     pub first_request: u64,
@@ -290,8 +291,8 @@ impl ReplicaHost {
         ReadPermit::at_once(groups.get(&group)?)
     }
 
-    /// Requests a read permit. The leader grants it, or a follower of a leader, once the entries
-    /// that it covers are applied on this replica.
+    /// Requests a read permit. A leader grants it itself; a follower asks its leader. `done` gets
+    /// it once this replica has applied the entries that the permit covers.
     pub fn read(&self, group: GroupId, done: ReadCallback) {
         match self.get(group) {
             Some(group) => group.read(done),
@@ -349,8 +350,8 @@ impl ReplicaHost {
         groups.get(&group).is_some_and(|group| !group.is_halted())
     }
 
-    /// Marks this host's replica of a group as unhealthy: its data is damaged. Another replica has
-    /// to lead, and to replace this one.
+    /// Marks this host's replica of a group as unhealthy: its data is damaged. It hands over
+    /// leadership, and the coordinator replaces it.
     pub fn fall_ill(&self, group: GroupId, why: &str) {
         if let Some(group) = self.get(group) {
             group.fall_ill(why);

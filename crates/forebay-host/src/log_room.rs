@@ -190,8 +190,8 @@ impl LogRoom {
 
 fn no_room(disk: &DiskRoom, found: FoundRoom) -> String {
     format!(
-        "{}: No space left for entries: {} bytes are free, and what is in memory may need {} to \
-         be written. It goes on once that was written, or old entries were removed; if it does \
+        "{}: No space left for entries: {} bytes are free, and what is in memory may need {} to be \
+         written. Writes continue once it is written, or once old entries are removed; if they do \
          not, make room on the disk",
         disk.dir().display(),
         found.free_bytes,

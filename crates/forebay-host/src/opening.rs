@@ -146,14 +146,14 @@ fn start_of(
     };
     debug_assert!(
         (entries.first()).is_none_or(|first| first.place.index == applied.place.index + 1),
-        "group {group} is at {}, and goes on with {:?}",
+        "group {group} is at {}, and continues with {:?}",
         applied.place,
         entries.first().map(|first| first.place)
     );
     debug_assert_eq!(
         older.term(applied.place.index),
         Some(applied.place.term),
-        "what lies in files of group {group} does not lead to {}",
+        "the entries in files of group {group} do not lead to {}",
         applied.place
     );
     Ok(Start {
@@ -179,7 +179,7 @@ fn entries_behind(
     let place = applied.place;
     if known.before.index > place.index {
         let problem = format!(
-            "its state is at {place}, and its log begins behind {}",
+            "its state is at {place}, but its log begins after {}",
             known.before
         );
         return Err(of_group(group, problem));

@@ -213,7 +213,7 @@ impl GroupState for PartitionState {
         }
         debug_assert!(
             applied.index + 1 == decided.place.index && applied.term <= decided.place.term,
-            "entry {} comes to group {}, whose state is at {applied:?}",
+            "entry {} arrives at group {}, whose state is at {applied:?}",
             committed.entry.place,
             self.group
         );
@@ -254,7 +254,7 @@ impl GroupState for PartitionState {
             // The copy was installed before the log recorded it.
             return match is_at(&applied, facts) {
                 true => Ok(()),
-                false => Err(StateError::Never("the copy that came is gone".to_owned())),
+                false => Err(StateError::Never("the fetched copy is missing".to_owned())),
             };
         };
         self.table.install(content).map_err(of_this_machine)?;

@@ -142,10 +142,11 @@ pub fn advice(error: &io::Error) -> &'static str {
             "; mount the file system for writing, or name another directory"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            "; a file stands where a directory has to be: move it away, or name another directory"
+            "; a file is where a directory has to be: move it away, or name another directory"
         }
         io::ErrorKind::IsADirectory => {
-            "; a directory stands where a file has to be: move it away, or restore the file from a backup"
+            "; a directory is where a file has to be: move it away, or restore the file from a \
+             backup"
         }
         _ => "",
     }

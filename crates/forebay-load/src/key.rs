@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn templates_parse() {
         assert_eq!(
-            parse("{copy_fetcher}/{flight:05}").unwrap(),
+            parse("{carrier}/{flight:05}").unwrap(),
             [
                 named("carrier", None),
                 TemplatePart::Literal("/".into()),

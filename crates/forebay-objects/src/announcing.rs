@@ -30,7 +30,7 @@ pub enum AnnounceError {
     #[error("{TABLES} was changed by others each time")]
     Busy,
     /// The document would be the only object of the store.
-    #[error("there is no store any more: {STORE_FILE} is gone, and all tables")]
+    #[error("the store does not exist any more: {STORE_FILE} and all tables are missing")]
     NoStore,
 }
 

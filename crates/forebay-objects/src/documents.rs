@@ -128,8 +128,8 @@ impl Documents {
             PutOutcome::Changed => {
                 self.forget(name);
                 Err(io::Error::other(
-                    "somebody else changed it meanwhile, and that stands: look at it (forebay versions), \
-                     then run this command again if it is still wanted",
+                    "somebody else changed it meanwhile, and that change stays: check it (forebay \
+                     versions), then run this command again if you still want it",
                 ))
             }
         }

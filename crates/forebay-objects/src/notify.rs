@@ -37,13 +37,13 @@ pub fn notify_nodes(objects: &Objects, document: &TablesDocument, but: Option<&s
         .build();
     let client = match client {
         Ok(client) => client,
-        Err(error) => return debug!(%error, "no client to tell nodes by"),
+        Err(error) => return debug!(%error, "no client to notify nodes with"),
     };
     objects.runtime().block_on(async {
         let client = &client;
         let reported = urls.iter().map(|url| async move {
             if let Err(error) = client.get(url).send().await {
-                debug!(url, %error, "a node was not told");
+                debug!(url, %error, "a node was not notified");
             }
         });
         join_all(reported).await;

@@ -100,7 +100,7 @@ pub fn not_as_sent(name: &str, sent_bytes: u64, found_bytes: Option<u64>) -> io:
         |bytes| format!("has {bytes} of them"),
     );
     io::Error::other(format!(
-        "{name}: {sent_bytes} bytes were sent, and the store {found}: another push has gone on with the table \
-         meanwhile, or somebody removed it; push again"
+        "{name}: {sent_bytes} bytes were sent, but the store {found}: another push of the table \
+         ran meanwhile, or somebody removed the object; push again"
     ))
 }

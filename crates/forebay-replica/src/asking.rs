@@ -79,7 +79,7 @@ impl Replica {
             debug_assert!(
                 self.logged.back().is_none_or(|before| before.place < place)
                     && place > self.handed.place,
-                "entry {place} is logged behind {:?} and {}",
+                "entry {place} is logged after {:?} and {}",
                 self.logged.back(),
                 self.handed.place
             );

@@ -3,12 +3,15 @@
 //! | kind | content |
 //! | --- | --- |
 //! | 0 | nothing: a leader's first entry |
-//! | 1 | stamp_ms u64; count u32; that many times request u64, length u32, operations |
-//! | 2 | count u32; that many times kind u8, peer u64: a change of the group |
-//! | 3 | a split of the group's partition: see [`SplitEntry`] |
+//! | 1 | proposals: stamp_ms u64, count u32, then for each: request u64, length u32, operations |
+//! | 2 | changes of the group: count u32, then for each: kind u8, peer u64 |
+//! | 3 | a split of the group's partition, encoded by [`SplitEntry`] |
 //!
-//! The library stores changes of a group as protobuf. This process makes those bytes when it
-//! proposes a change, and never decodes them: an entry has our own encoding besides.
+//! The kind is the first byte. A change has its own kind: 0 adds a learner, 1 promotes it, 2
+//! removes a peer.
+//!
+//! The Raft library also needs each change of the group as protobuf. This process only writes those
+//! bytes. It reads changes from the encoding above.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use raft::eraftpb::{Entry, EntryType};

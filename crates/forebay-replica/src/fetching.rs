@@ -33,7 +33,7 @@ impl Replica {
             }
             debug_assert!(
                 from < to,
-                "entries from {from} up to {to} are to be read, which are none"
+                "entries from {from} up to {to} are to be read, but there are none"
             );
             (self.is_reading_log, self.read_log_at) = (true, now.monotonic);
             let most_bytes = MOST_MESSAGE_BYTES;

@@ -67,7 +67,7 @@ impl OlderEntries {
         self.runs.push_front(Place { term, index });
         debug_assert!(
             self.runs.len() < 2 || self.runs[0].index < self.runs[1].index,
-            "entries in files begin behind {index}, and their terms at {:?}",
+            "entries in files begin after {index}, but their terms at {:?}",
             self.runs
         );
     }

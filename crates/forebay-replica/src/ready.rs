@@ -183,7 +183,7 @@ impl Replica {
                 entry.place.index == self.handed.place.index + 1
                     && entry.place.term >= self.handed.place.term
                     || is_planted(Bug::AppliesBeforeCommit),
-                "entry {} is handed out behind {}",
+                "entry {} is handed out after {}",
                 entry.place,
                 self.handed.place
             );

@@ -30,7 +30,7 @@ impl Replica {
         }
         debug_assert!(
             self.election_ticks >= FIRST_ELECTION_TICKS,
-            "it stands after {} ticks",
+            "it stands for election after {} ticks",
             self.election_ticks
         );
         self.last_tick = now.monotonic;

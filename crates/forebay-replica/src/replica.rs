@@ -272,13 +272,13 @@ impl Replica {
         debug_assert_eq!(
             applied.index + self.unapplied.len() as u64,
             self.handed.place.index,
-            "behind entry {applied} some of those handed out are not awaited"
+            "some entries after {applied} were handed out, but are not awaited"
         );
         debug_assert!(
             self.unapplied
                 .back()
                 .is_none_or(|last| *last == self.handed),
-            "what holds behind the last entry is {:?}, and {:?}",
+            "the last unapplied entry is {:?}, but the last one handed out is {:?}",
             self.unapplied.back(),
             self.handed
         );

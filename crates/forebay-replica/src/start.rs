@@ -42,9 +42,7 @@ pub enum StartError {
         before: Place,
         found: Place,
     },
-    #[error(
-        "the entries in files of group {group} begin behind {found}, and do not go on to {before}"
-    )]
+    #[error("the entries in files of group {group} begin after {found}, and do not reach {before}")]
     Older {
         group: u64,
         before: Place,

@@ -79,7 +79,7 @@ impl Tail {
     fn check(&self) {
         debug_assert!(
             self.older.before().index <= self.before.index,
-            "memory begins behind {}, and files behind {}",
+            "memory begins after {}, but files after {}",
             self.before,
             self.older.before()
         );
@@ -93,7 +93,7 @@ impl Tail {
             self.entries
                 .front()
                 .is_none_or(|first| first.index == self.before.index + 1),
-            "memory begins behind {}, with {:?}",
+            "memory begins after {}, with {:?}",
             self.before,
             self.entries.front()
         );
@@ -101,14 +101,14 @@ impl Tail {
             self.entries
                 .back()
                 .is_none_or(|last| last.index == self.last()),
-            "memory ends with {:?}, and has {} entries behind {}",
+            "memory ends with {:?}, and has {} entries after {}",
             self.entries.back(),
             self.entries.len(),
             self.before
         );
         debug_assert!(
             (self.before.index..=self.last()).contains(&self.applied.place.index),
-            "the state is at {}, and memory has entries behind {} up to {}",
+            "the state is at {}, but memory has entries after {} up to {}",
             self.applied.place,
             self.before,
             self.last()
@@ -124,14 +124,14 @@ impl Tail {
         let Some(first) = entries.first() else { return };
         debug_assert!(
             first.index > self.applied.place.index,
-            "entry {} comes anew, and {} is applied",
+            "entry {} is appended again, but {} is applied",
             first.index,
             self.applied.place
         );
         let behind = self.place_of(first.index - 1);
         debug_assert!(
             behind.is_some_and(|behind| behind.term <= first.term),
-            "entry {} of term {} comes behind {behind:?} of a log that ends at {}",
+            "entry {} of term {} comes after {behind:?} of a log that ends at {}",
             first.index,
             first.term,
             self.last()

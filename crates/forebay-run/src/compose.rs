@@ -61,7 +61,7 @@ impl Operation<'_> {
     }
 
     /// Returns the value of a key after this operation and its expiry, `u64::MAX` being never;
-    /// `before` is its previous state. This implements the tables in the module docs.
+    /// `before` is its previous state. This implements the table of the module's documentation.
     pub fn apply(
         &self,
         before: Option<(&[u8], u64)>,
@@ -90,8 +90,8 @@ impl Operation<'_> {
     }
 }
 
-/// Returns `InsertDelta` in its only valid form: if `value` is the result of the delta on an absent
-/// key, it is a delta.
+/// Returns an operation that writes `value` to an absent key and applies `delta` to a present one.
+/// If both are equal, a plain `Delta` does the same, so the result is always that simpler form.
 fn insert_delta<'a>(value: Cow<'a, [u8]>, delta: Cow<'a, [u8]>) -> CowOperation<'a> {
     if value == delta {
         CowOperation::Delta(delta)

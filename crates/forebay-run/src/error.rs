@@ -18,7 +18,7 @@ pub enum RunError {
         source: io::Error,
     },
     /// The bytes differ from those that were written. `place` is the position and the failed check.
-    #[error("{}: damaged: {place}; restore the file from another copy, or bring the table's rows again", path.display())]
+    #[error("{}: damaged: {place}; restore the file from another copy, or load the table's rows again", path.display())]
     Damaged { path: PathBuf, place: String },
     /// A run of a newer or unknown kind.
     #[error("{}: {what}; read it with a newer forebay", path.display())]
@@ -40,7 +40,7 @@ impl RunError {
         if source.kind() == io::ErrorKind::UnexpectedEof {
             return Self::damaged(
                 path,
-                "the file was cut off: it ends before what is to be read",
+                "the file is truncated: it ends before the bytes to read",
             );
         }
         Self::Io {

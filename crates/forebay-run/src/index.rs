@@ -389,7 +389,7 @@ impl KeyIndex {
 
 /// Returns the shortest key above `before` and not above `after`; REQUIRES `before < after`.
 pub fn separator<'a>(before: &[u8], after: &'a [u8]) -> &'a [u8] {
-    debug_assert!(before < after, "no key lies between two that do not rise");
+    debug_assert!(before < after, "no key is between two that do not ascend");
     let same = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     &after[..(same + 1).min(after.len())]
 }

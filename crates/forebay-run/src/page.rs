@@ -474,7 +474,7 @@ impl PageBuilder {
         );
         debug_assert!(
             self.hashed || self.last_key().is_none_or(|last| last < key),
-            "a key comes behind one that is not below it"
+            "a key follows one that is not below it"
         );
         let head_bytes = 2 + usize::from(key.len() >= 0x80) + key.len();
         let aid_bytes = 2 + usize::from(self.hashed);

@@ -129,7 +129,7 @@ fn decode_timed(tag: u8, mut payload: &[u8]) -> Result<Operation<'_>, &'static s
         if tag & bit != 0 {
             let (word, rest) = payload
                 .split_first_chunk()
-                .ok_or("a payload without the times that its tag tells of")?;
+                .ok_or("a payload without the times that its tag declares")?;
             *time = u64::from_le_bytes(*word);
             payload = rest;
         }

@@ -410,7 +410,7 @@ impl Run {
             if next >= self.pages.count() {
                 return Err(self
                     .pages
-                    .damaged(page, "a value that goes on behind the last page"));
+                    .damaged(page, "a value that continues after the last page"));
             }
             let Some(bytes) = self.pages.obtain(next, wait)? else {
                 return Ok(None);

@@ -148,7 +148,7 @@ impl RunScan {
         }
         debug_assert!(
             self.page < self.run.pages.count(),
-            "a scan comes to page {} of {}",
+            "a scan reached page {} of {}",
             self.page,
             self.run.pages.count()
         );

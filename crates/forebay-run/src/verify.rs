@@ -30,7 +30,7 @@ impl Run {
                 return Err(self.misplaced(key, "is longer than the footer says"));
             }
             if !self.covers(scan.page(), hash, key) {
-                return Err(self.misplaced(key, "lies in a page where no look-up searches"));
+                return Err(self.misplaced(key, "is in a page where no look-up searches"));
             }
             if !self.may_hold_key(hash, key) {
                 return Err(self.misplaced(key, "is not in the filter"));

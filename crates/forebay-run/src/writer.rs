@@ -409,7 +409,7 @@ impl RunWriter {
         {
             IndexBuilder::Hashed(index) => index.finish(self.last_head).encode(),
             IndexBuilder::Ordered(index) if !index.is_writable() => {
-                let what = "its keys are so long and so alike that the index exceeds 4 GiB: cut the \
+                let what = "its keys are so long and so alike that the index exceeds 4 GiB: split the \
                             table into more partitions";
                 return Err(RunError::refused(&self.out.path, what));
             }

@@ -167,7 +167,7 @@ fn check_place(table: &LiveTable, wire: &[u8]) -> Answer {
 
 /// The reply to a proposal to a partition that was split or never had the key. Nothing was written.
 const OTHER_PARTITION: &str =
-    "TRYAGAIN the key lies in another partition than the one that it was proposed to";
+    "TRYAGAIN the key is in another partition than the one that it was proposed to";
 
 fn other_partition() -> CommandError {
     CommandError::error(OTHER_PARTITION)

@@ -190,7 +190,7 @@ fn course() -> Vec<(Logged, &'static str)> {
         (one(0, 10_000, "SETNX t:d again"), ":1\r\n"),
         (
             one(0, 10_000, "SET u:a 1"),
-            "-TRYAGAIN the key lies in another partition than the one that it was proposed to\r\n",
+            "-TRYAGAIN the key is in another partition than the one that it was proposed to\r\n",
         ),
         (
             one(0, 10_000, "GET t:a"),
@@ -257,7 +257,7 @@ fn watching(after_ms: u64, watched: &str, line: &str) -> Logged {
 fn watched_keys_are_compared_alike_on_two_machines() {
     let absent = "0".repeat(32);
     let elsewhere =
-        "-TRYAGAIN the key lies in another partition than the one that it was proposed to\r\n";
+        "-TRYAGAIN the key is in another partition than the one that it was proposed to\r\n";
     let log = [
         watching(0, &format!("t:w {absent} t:b {absent}"), "SET t:w 1 PX 100"),
         watching(1, &format!("t:b {absent} t:w {absent}"), "SET t:b 2"),

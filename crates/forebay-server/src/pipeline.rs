@@ -333,7 +333,7 @@ impl Pipeline {
     fn end_of(&mut self, user: &str) -> Next {
         self.rewind();
         self.reply.error(&format!(
-            "NOAUTH user '{user}' is gone or has another password: connect and log in again"
+            "NOAUTH user '{user}' was removed or has another password: connect and log in again"
         ));
         self.session.closing = true;
         self.after_waits(Next::Close)

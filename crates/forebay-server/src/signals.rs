@@ -57,7 +57,7 @@ impl Signals {
         self.runtime.block_on(async {
             loop {
                 tokio::select! {
-                    _ = self.terminate.recv() => return info!("told to end"),
+                    _ = self.terminate.recv() => return info!("terminated"),
                     _ = self.interrupt.recv() => return info!("interrupted"),
                     _ = self.hang_up.recv() => reload(),
                 }

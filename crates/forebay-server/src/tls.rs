@@ -104,7 +104,7 @@ fn certificates(disk: &dyn Disk, path: &Path) -> Result<Vec<CertificateDer<'stat
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let chain = chain.map_err(|error| pem(path, "certificate", error.to_string()))?;
     if chain.is_empty() {
-        return Err(pem(path, "certificate", "there is none".to_owned()));
+        return Err(pem(path, "certificate", "the file has none".to_owned()));
     }
     Ok(chain)
 }

@@ -119,7 +119,7 @@ fn a_row_that_is_elsewhere_is_not_said_to_be_absent() {
     assert!(!holders(&wire).contains(&1));
     let (status, body) = get(&cluster, 1, &path);
     assert_eq!(status, 421);
-    assert!(body.contains("KV.MAP words tells where"), "{body}");
+    assert!(body.contains("KV.MAP words says where"), "{body}");
     assert_eq!(get(&cluster, 2, &path).0, 200);
     assert_eq!(get(&cluster, 2, "/v1/tables/words/rows/none").0 / 100, 4);
 }

@@ -50,7 +50,7 @@ impl<T: Copy + PartialEq + Send + Sync> Choices<T> {
             let found = self.0.iter().find(|choice| choice.name == name);
             found
                 .map(|choice| choice.value)
-                .ok_or("it is none of these")
+                .ok_or("it is not one of these")
         })
     }
 
@@ -111,7 +111,7 @@ pub static DELTAS: Choices<DeltaKind> = Choices(&[
     Choice::reported(
         "append",
         DeltaKind::Append,
-        "Puts bytes behind those there are",
+        "Appends bytes to those there are",
     ),
     Choice::reported("min", DeltaKind::Min, "Keeps the lesser whole number"),
     Choice::reported("max", DeltaKind::Max, "Keeps the greater whole number"),

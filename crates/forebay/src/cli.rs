@@ -8,16 +8,16 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::reading::LOWEST_PRIORITY;
-use crate::commands::{
-    backup, checkpoint, cluster, compact, completions, create, describe, diff, doctor, drop,
-    events, export, get, load, man, plan, pull, push, restore, rollback, scan, serve, swap, tables,
-    top, undrop, verify, versions,
-};
+use crate::commands::inspect::reading::LOWEST_PRIORITY;
+use crate::commands::inspect::{describe, events, export, get, scan, tables, top};
+use crate::commands::keep::{backup, drop, restore, undrop};
+use crate::commands::live::{checkpoint, create, load};
+use crate::commands::publish::{compact, diff, pull, push, rollback, swap, verify, versions};
+use crate::commands::{cluster, completions, doctor, man, plan, serve};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::global::Global;
-use crate::login::LoginArgs;
+use crate::nodes::login::LoginArgs;
 
 /// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
 /// traffic.

@@ -12,7 +12,7 @@ use forebay_cluster::status::{PlanStatus, Status};
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
 
-use crate::human;
+use crate::printing::human;
 
 /// The drawing of a command's progress.
 pub type Drawing = Arc<Box<dyn Progress + Send>>;
@@ -136,7 +136,7 @@ impl ReportedSteps {
         }
         if self.moved.is_none() {
             let what = match plan.goal {
-                PlanGoal::Insert { .. } => "cutting and moving partitions",
+                PlanGoal::Insert { .. } => "splitting and moving partitions",
                 _ => "moving",
             };
             drawing.stage(what, Some(plan.copied_bytes), Unit::Bytes);
@@ -169,7 +169,7 @@ impl ReportedSteps {
         match stage {
             LoadStage::Fetching => {
                 let bytes = Some(load.draft.bytes);
-                drawing.stage("bringing it to all replicas", bytes, Unit::Bytes);
+                drawing.stage("copying it to all replicas", bytes, Unit::Bytes);
             }
             LoadStage::Adding => drawing.stage("adding", Some(load.draft.bytes), Unit::Bytes),
             LoadStage::Done | LoadStage::Stopped => {}
@@ -207,7 +207,7 @@ impl ReportedSteps {
             Some(cut) => cut,
             None if left == 0 => return,
             None => {
-                drawing.stage("cutting partitions", Some(left), Unit::Partitions);
+                drawing.stage("splitting partitions", Some(left), Unit::Partitions);
                 (left, 0)
             }
         };

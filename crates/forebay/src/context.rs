@@ -20,10 +20,10 @@ use crate::actor;
 use crate::cluster_handle::{ClusterContext, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
 use crate::global::Global;
-use crate::login::{LoginArgs, NodeLogin, given};
 use crate::memory;
-use crate::node_pages::NodePages;
-use crate::output::Output;
+use crate::nodes::login::{LoginArgs, NodeLogin, given};
+use crate::nodes::node_pages::NodePages;
+use crate::printing::output::Output;
 use crate::progress;
 use crate::target::Target;
 
@@ -332,7 +332,7 @@ impl Context {
                 if error.downcast_ref().is_some_and(StoreError::lacks_kind)
                     && is_claimed(&*self.disk, path)? =>
             {
-                warn!(%error, "the file of the cache is written anew");
+                warn!(%error, "the file of the cache is rewritten");
                 Store::rewrite_kind(&*self.disk, path)?;
                 self.open_or_create_directory(path)
             }

@@ -17,10 +17,10 @@ use forebay_load::progress::{Progress, Silent};
 use forebay_objects::{Joined, Patience};
 
 use crate::cli::{Cli, Command};
-use crate::commands::push;
-use crate::commands::push_in_cluster::PushInCluster;
-use crate::commands::push_result::{held, notes, summary};
-use crate::commands::reading::WorkArgs;
+use crate::commands::inspect::reading::WorkArgs;
+use crate::commands::publish::push;
+use crate::commands::publish::push_in_cluster::PushInCluster;
+use crate::commands::publish::push_result::{held, notes, summary};
 use crate::context::{Context, Listener};
 use crate::embed::{CommandError, plain};
 use crate::exit::Outcome;

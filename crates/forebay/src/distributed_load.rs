@@ -15,8 +15,8 @@ use forebay_load::progress::{Progress, Silent};
 
 use crate::cli::Command;
 use crate::cluster_handle::Drawing;
-use crate::commands::load;
-use crate::commands::load_in_cluster::{LoadInCluster, LoadPlan, ranges};
+use crate::commands::live::load;
+use crate::commands::live::load_in_cluster::{LoadInCluster, LoadPlan, ranges};
 use crate::context::{Context, Listener};
 use crate::distributed::{for_tasks, parse};
 use crate::embed::CommandError;
@@ -150,8 +150,8 @@ fn drawing_of(listener: Listener) -> Drawing {
 
 fn not_live(table: &TableName, context: &Context) -> anyhow::Error {
     crate::error_kind::WrongLine(format!(
-        "{table} is no live table of a cluster at {}, and tasks load only into such: tasks build versions of batch \
-         tables by forebay.spark.push and forebay.ray.push, forebay.load and forebay load bring rows into a live table \
+        "{table} is not a live table of a cluster at {}, and tasks load only into such: tasks build versions of batch \
+         tables by forebay.spark.push and forebay.ray.push, forebay.load and forebay load add rows to a live table \
          of one server, and forebay create --mode live makes one of a cluster",
         context.store_name()
     ))

@@ -8,7 +8,8 @@ use forebay_engine::StoreError;
 use forebay_load::sources::Batches;
 
 use crate::cli::{self, Cli, Command};
-use crate::commands::{load, push};
+use crate::commands::live::load;
+use crate::commands::publish::push;
 use crate::context::Context;
 pub use crate::context::Listener;
 use crate::error_kind::words;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::login::path_parser;
+use crate::nodes::login::path_parser;
 
 /// The default store.
 pub const DEFAULT_STORE: &str = "./forebay-data";

@@ -61,7 +61,6 @@ macro_rules! wrong {
 }
 
 mod actor;
-mod ask;
 mod backing;
 mod choices;
 mod cli;
@@ -76,25 +75,19 @@ mod embed;
 mod error_kind;
 mod exit;
 mod global;
-mod human;
 mod inserting;
 mod key;
 #[warn(missing_docs)]
 mod library;
 mod log;
-mod login;
 #[cfg(test)]
 mod malformed;
 mod memory;
-mod node_http;
-mod node_key;
-mod node_pages;
+mod nodes;
 mod open_table;
-mod output;
+mod printing;
 mod progress;
 mod pulling;
-mod render;
-mod result_file;
 mod rollout_args;
 mod rollout_result;
 mod row_taker;
@@ -124,8 +117,8 @@ pub mod command_line {
 
     pub use crate::context::Context;
     pub use crate::error_kind::words;
-    pub use crate::human::parse_lifetime;
     pub use crate::open_table::OpenedTable;
+    pub use crate::printing::human::parse_lifetime;
     pub use crate::row_taker::RowTaker;
     pub use crate::target::Target;
 

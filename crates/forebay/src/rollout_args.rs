@@ -8,7 +8,7 @@ use forebay_cluster::model::{OnFailure, RolloutOptions};
 use forebay_cluster::{MOST_REPLICAS, MOST_WAIT};
 
 use crate::choices::ON_FAILURE;
-use crate::human;
+use crate::printing::human;
 
 #[derive(Debug, Args)]
 pub struct RolloutArgs {

@@ -5,7 +5,7 @@ use forebay_cluster::status::names;
 use forebay_run::content::ContentSum;
 use serde::Serialize;
 
-use crate::human;
+use crate::printing::human;
 
 /// The nodes that verified the version, and the excluded nodes.
 #[derive(Debug, Serialize)]

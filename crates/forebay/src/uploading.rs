@@ -10,7 +10,7 @@ use crate::cluster_handle::is_no_store;
 use crate::commands::creating::StoreCreation;
 use crate::context::Context;
 use crate::global::DEFAULT_STORE;
-use crate::human;
+use crate::printing::human;
 
 impl Context {
     /// Opens the store, and creates it if it does not exist and `creating` allows it. Returns

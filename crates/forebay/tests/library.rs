@@ -279,7 +279,7 @@ fn numbers_of_live_tables_are_numbers() {
     assert_eq!(wrong, ErrorKind::Usage);
     assert_eq!(
         text,
-        "table clicks holds whole numbers: the number 1.5 is none; give an i64"
+        "table clicks holds whole numbers: the number 1.5 is not one; give an i64"
     );
 
     let sums = store

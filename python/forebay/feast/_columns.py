@@ -143,7 +143,7 @@ def _refuse_rounded(column: Any) -> None:
     if pc.any(pc.greater_equal(pc.abs(column), pa.scalar(2.0**53, column.type))).as_py():
         raise ValueError(
             "they came as floats, with some of 2^53 or more, which are rounded: an offline store "
-            "that keeps whole numbers beside absent ones is wanted, such as duckdb, or a source "
+            "that keeps whole numbers next to absent ones is wanted, such as duckdb, or a source "
             "without absent values"
         )
 

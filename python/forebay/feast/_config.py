@@ -54,7 +54,7 @@ class ForebayOnlineStoreConfig(FeastConfigBaseModel):
             self.store = _STORE
         if self.read_only and self.connection is not None:
             raise ValueError(
-                "read_only is for a store that this process opens itself: leave it out beside "
+                "read_only is for a store that this process opens itself: leave it out with "
                 "connection"
             )
         return self
@@ -69,7 +69,7 @@ class ForebayEngineConfig(FeastConfigBaseModel):
     """Who carries out transformations and aggregations: pandas or polars, as in Feast's own."""
 
     mode: Literal["auto", "replace", "upsert"] = "auto"
-    """Whether a materialisation replaces what serves, goes on with it, or as its range says."""
+    """Whether a materialisation replaces what serves, adds to it, or as its range says."""
 
     push: dict[str, Any] = {}
     """Options of `forebay.push` for all feature views: gate, keep, memory, ..."""

@@ -190,7 +190,7 @@ class _Reading:
                 reported.append(f"{name} is declared {self._types[name].name}, not {row[name]!r}")
         return UsageError(
             f"what was materialised is of another type than is declared ({'; '.join(reported)}): "
-            "materialise the feature view anew"
+            "materialise the feature view again"
         )
 
     def _of_live(self, row: LiveRow) -> Found:

@@ -207,7 +207,7 @@ class Place:
                     problem = error
             time.sleep(_PAUSE_S)
         raise problem or BusyError(
-            f"the live table {name}{LIVE} was made, and nobody serves it yet: try again"
+            f"the live table {name}{LIVE} was created, and no server serves it yet: try again"
         )
 
     def create_live(self, name: str) -> None:

@@ -50,10 +50,10 @@ def way(
     span: Range,
     before: list[tuple[datetime, datetime]],
 ) -> How:
-    """What a materialisation does with what earlier ones brought.
+    """What a materialisation does with what earlier ones wrote.
 
     A range that covers all of theirs has all rows that they had, so that it replaces them. One that
-    comes behind all of theirs has newer rows only, which go on top. Any other is merged with what
+    comes after all of theirs has newer rows only, which go on top. Any other is merged with what
     is there, row by row."""
     ranges = [Range(_aware(start), _aware(end)) for start, end in before]
     start, end = _aware(span.start), _aware(span.end)
@@ -157,6 +157,6 @@ def _fitted(rows: Any, schema: Any) -> Any:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise DataError(
                 f"column {field.name} is {field.type} now, and what was materialised "
-                f"({column.type}) cannot become that: materialise the whole range anew ({error})"
+                f"({column.type}) cannot become that: materialise the whole range again ({error})"
             ) from error
     return pa.Table.from_arrays(columns, schema=schema)

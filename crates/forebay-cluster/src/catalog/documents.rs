@@ -15,7 +15,7 @@ pub const HEAD: &str = "head";
 
 /// Advice to the operator when the catalog is lost.
 pub const RESTORE: &str =
-    "the nodes that run serve on, and forebay cluster restore makes it anew of what they know";
+    "running nodes keep serving; forebay cluster restore rebuilds the catalog from what they know";
 
 /// The reason why a catalog cannot be read or written.
 #[derive(Debug, Error)]
@@ -35,7 +35,7 @@ pub enum CatalogError {
         "the cluster's catalog has no head: look whether the store is mounted, if it is a directory; {RESTORE}"
     )]
     NoHead,
-    #[error("the catalog names document {0}, and there is none: {RESTORE}")]
+    #[error("the catalog names document {0}, which does not exist: {RESTORE}")]
     Lost(DocRef),
     #[error("the cluster's catalog is lost, and the store is a cluster's: {RESTORE}")]
     AllLost,

@@ -19,11 +19,11 @@ use crate::formats::{cannot_upgrade, has_own_layouts, has_plans, has_timing};
 use crate::ids::HostPort;
 use crate::lease::{COORDINATOR_LEASE, ring};
 use crate::live_status::LiveStatus;
+use crate::measures::reads::BatchReads;
 use crate::model::{
     DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, Survey, TableGroups,
     TableLoad, WorkPage, parsed, written,
 };
-use crate::reads::BatchReads;
 use crate::request::Request;
 use crate::status::Status;
 
@@ -95,8 +95,8 @@ pub enum ClientError {
     NobodyHome { cluster: String, seconds: u64 },
     /// The outcome of the request is unknown.
     #[error(
-        "cluster {cluster} has taken the request up, but has had no coordinator for {seconds} s: it goes on with it \
-         when its nodes run again (forebay cluster status)"
+        "cluster {cluster} has taken the request up, but has had no coordinator for {seconds} s: \
+         it continues when its nodes run again (forebay cluster status)"
     )]
     Deserted { cluster: String, seconds: u64 },
 }

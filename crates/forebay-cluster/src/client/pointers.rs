@@ -170,7 +170,7 @@ impl ClusterPointers {
                 // Another command may have made the rollback's version the serving one.
                 let is_rollback = |part: &RolloutTable| part.role == RolloutRole::Rollback;
                 let what = match rollout.tables.values().any(is_rollback) {
-                    true => "was not let serve by this command",
+                    true => "was not made the serving version by this command",
                     false => "serves nowhere",
                 };
                 Err(failed(format!("{to} {what}: {reason}"), rollout.gave_way))

@@ -6,12 +6,12 @@ use std::time::Duration;
 use forebay_engine::TableName;
 
 use crate::catalog::SeenTag;
+use crate::measures::reads::BatchReads;
 use crate::message::{Beat, BeatReply};
 use crate::model::{Documents, Head, Model, MovePlan, PlanGoal, RequestId, Survey};
 use crate::planning::{BalanceBounds, BalanceProposal};
-use crate::reads::BatchReads;
 use crate::request::Request;
-use crate::version::VersionSummary;
+use crate::routing::version::VersionSummary;
 
 /// The settings that an operator chose for any node that is the coordinator.
 #[derive(Debug, Clone, Default)]

@@ -58,8 +58,9 @@ impl Step<'_> {
             let nodes: Vec<&str> = lost.waits_for.iter().map(String::as_str).collect();
             let nodes = nodes.join(", ");
             return Err(format!(
-                "partition {id} of table {table}: it is not known yet how far the replica is on {nodes}: ask again in \
-                 some seconds; if that lasts, look at the log there, or stop that node, and it counts as gone"
+                "partition {id} of table {table}: there is no report of the replica on {nodes} \
+                 yet: ask again in some seconds; if that lasts, read the log there; or stop that \
+                 node, and its replica counts as lost"
             ));
         }
         let best = lost
@@ -68,8 +69,8 @@ impl Step<'_> {
             .and_then(|best| group.peer(best.peer));
         let best = best.ok_or_else(|| {
             format!(
-                "partition {id} of table {table}: no replica of it answers, and there is nothing to go on from: start \
-                 one of the nodes that have it ({}), or drop the table",
+                "partition {id} of table {table}: no replica of it answers, so there is nothing to \
+                 continue from: start one of the nodes that have it ({}), or drop the table",
                 lost.words()
             )
         })?;

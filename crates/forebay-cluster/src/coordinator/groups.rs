@@ -19,9 +19,9 @@ use super::Step;
 use super::members::NodeReport;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
+use crate::measures::reports::{GroupReport, LeaderReport, ReplicaProblem};
 use crate::message::{LeadersMark, LeadersReport};
 use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableGroups};
-use crate::reports::{GroupReport, LeaderReport, ReplicaProblem};
 use crate::time::Now;
 
 /// The most peers of one node that join groups at the same time.

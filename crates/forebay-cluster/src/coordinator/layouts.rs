@@ -7,10 +7,10 @@ use forebay_run::Order;
 
 use super::Step;
 use crate::ids::NodeId;
-use crate::layouts::{longer_lists, ordered_layout, slot_layout};
 use crate::model::{Layout, LayoutName, Model, RangeEntry};
 use crate::request::REPLICAS;
-use crate::version::VersionSummary;
+use crate::routing::layouts::{longer_lists, ordered_layout, slot_layout};
+use crate::routing::version::VersionSummary;
 
 impl Step<'_> {
     /// Spreads the layout of hashed tables over all nodes, until the first hashed table exists.

@@ -6,10 +6,10 @@ use forebay_run::Order;
 
 use super::Step;
 use crate::formats::has_live_tables;
-use crate::layouts::live_layout;
 use crate::model::{
     GroupEntry, Layout, LayoutName, LiveEntry, TableEntry, TableGroups, fresh_id, live_replicas,
 };
+use crate::routing::layouts::live_layout;
 
 impl Step<'_> {
     /// Creates a live table with a group for each partition, on the nodes that are up.
@@ -119,7 +119,7 @@ fn check_lowers(order: Order, lowers: &[Bound]) -> Result<(), String> {
     let is_outside = |bound: &Bound| matches!(bound, Bound::Slot(slot) if *slot >= SLOTS_END);
     if lowers.iter().any(is_outside) {
         return Err(format!(
-            "a partition begins behind the last slot, {}",
+            "a partition begins after the last slot, {}",
             SLOTS_END - 1
         ));
     }

@@ -20,11 +20,11 @@ use super::groups::GroupWatch;
 use super::requests::{Refusal, TakenUp};
 use crate::ids::NodeId;
 use crate::lost_majority::LostPartition;
+use crate::measures::reports::LoadedState;
 use crate::model::{
     EndedLoad, GroupEntry, LoadDraft, LoadStage, Model, Outcome, PeerEntry, PeerState, RequestId,
     TableLoad, fresh_id,
 };
-use crate::reports::LoadedState;
 
 /// What the coordinator knows of loads beyond the catalog. For each load: the number of finished
 /// replicas, the bytes that the others have fetched, and when either last changed.
@@ -136,7 +136,8 @@ impl Step<'_> {
         self.check_load(table, draft)?;
         if self.is_being_split(table) {
             return Err(Refusal::Busy(format!(
-                "a partition of table {table} is being cut: wait for that (forebay cluster status), then load again"
+                "a partition of table {table} is being split: wait for that (forebay cluster \
+                 status), then load again"
             )));
         }
         let work = self.model.work.edit();
@@ -165,7 +166,7 @@ impl Step<'_> {
                 (group.partition, group.epoch) == (loaded.partition, loaded.epoch)
             };
             let group = groups.find(is_it).ok_or_else(|| {
-                format!("table {table} was cut anew while the load was built: load again")
+                format!("table {table} was split while the load was built: load again")
             })?;
             self.check_majority(table, group)?;
         }

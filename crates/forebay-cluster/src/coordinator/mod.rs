@@ -36,13 +36,13 @@ use forebay_engine::TableName;
 
 use crate::catalog::SeenTag;
 use crate::ids::NodeId;
+use crate::measures::reads::ReceivedReads;
 use crate::message::Beat;
 use crate::model::{DocRef, Documents, Head, Model, RequestId, RolloutId};
-use crate::reads::ReceivedReads;
 use crate::request::Request;
 use crate::rng::Rng;
+use crate::routing::version::VersionSummary;
 use crate::time::{Now, Timing};
-use crate::version::VersionSummary;
 
 use balancing::Balancing;
 pub use events::{CommitOutcome, CoordinatorAction, CoordinatorEvent, CoordinatorSettings};

@@ -6,10 +6,10 @@ use super::Step;
 use super::requests::{Refusal, TakenUp, in_bounds};
 use crate::formats::{has_own_layouts, has_plans};
 use crate::ids::NodeId;
-use crate::layouts::longest;
 use crate::model::{Model, MoveBatch, MovePlan, Outcome, RequestId};
 use crate::planning::{carry_out, check_live_lists, fetching, fits_all, holders};
-use crate::version::SPARE_BYTES;
+use crate::routing::layouts::longest;
+use crate::routing::version::SPARE_BYTES;
 
 impl Step<'_> {
     pub fn take_rebalance(&mut self, id: &RequestId, plan: &MovePlan) -> Result<TakenUp, Refusal> {
@@ -73,15 +73,15 @@ impl Step<'_> {
     fn check_room(&self, node: NodeId, bytes: u64) -> Result<(), String> {
         let Some(entry) = self.model.node(node) else {
             return Err(format!(
-                "the plan is about node {node}, which is none any more"
+                "the plan names node {node}, which was removed from the cluster"
             ));
         };
         let name = &entry.name;
         let received = self.received.get(&node);
         match received.and_then(|received| received.room.free_bytes) {
             Some(free) if free < bytes.saturating_add(SPARE_BYTES) => Err(format!(
-                "node {name} is to bring {bytes} bytes, {free} are free, and {SPARE_BYTES} are to be left: make room, \
-                 or give the cluster more nodes"
+                "node {name} would fetch {bytes} bytes, but {free} bytes are free, and \
+                 {SPARE_BYTES} must stay free: make room, or add nodes to the cluster"
             )),
             _ => Ok(()),
         }
@@ -100,7 +100,8 @@ fn check_lists(after: &Model, batch: &MoveBatch, holders: usize) -> Result<(), S
         let wanted = longest(after, &change.layout).min(holders);
         if change.new.len() < wanted.min(change.old.len()) {
             return Err(format!(
-                "the plan leaves what is {} with {} nodes, and tables want {wanted}: make it anew",
+                "the plan leaves the range {} with {} nodes, but tables want {wanted}: make a new \
+                 plan",
                 change.bounds,
                 change.new.len()
             ));

@@ -12,13 +12,13 @@ use super::{CoordinatorAction, Step, Summary};
 use crate::bugs::{Bug, is_planted};
 use crate::formats::{has_timing, speaks_not};
 use crate::ids::{NodeId, NodeName};
-use crate::layouts::MOST_REPLICAS;
 use crate::message::Introduction;
 use crate::model::{
     FORMAT_OF_REMAKES, Model, NodeEntry, NodeState, Outcome, Phase, RequestAnswer, RequestId,
     Rollout, RolloutId, RolloutOptions, RolloutRole, RolloutTable, TableEntry,
 };
 use crate::request::{REPLICAS, Request, SwapTo};
+use crate::routing::layouts::MOST_REPLICAS;
 use crate::time::MOST_WAIT;
 
 /// How long the catalog keeps answers at least.
@@ -415,8 +415,8 @@ impl Step<'_> {
         }
         if is_listed(&self.model, id) {
             return words(format!(
-                "node {node} is to hold parts of tables, and cannot be left out: start it again, or another one under its \
-                 name, which brings them anew"
+                "node {node} is assigned parts of tables, so it cannot be removed: start it again, \
+                 or start another node under its name, which fetches them again"
             ));
         }
         self.model.remove_node(id);

@@ -23,8 +23,8 @@ use crate::message::Readiness;
 use crate::model::{
     NodeState, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutRole, RolloutTable, TableEntry,
 };
+use crate::routing::version::ranges_of;
 use crate::time::Now;
-use crate::version::ranges_of;
 
 /// What the coordinator knows of a rollout beyond the catalog.
 #[derive(Debug, Default)]

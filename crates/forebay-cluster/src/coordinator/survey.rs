@@ -8,10 +8,10 @@ use forebay_engine::{PartitionId, TableName};
 use super::{ReceivedReports, Step};
 use crate::ids::NodeId;
 use crate::live_status::LiveStatus;
+use crate::measures::reads::{BatchReads, ReceivedReads};
+use crate::measures::traffic::ReplicaTraffic;
 use crate::model::{GroupEntry, Model, Survey, SurveyedPartition};
-use crate::reads::{BatchReads, ReceivedReads};
 use crate::time::Now;
-use crate::traffic::ReplicaTraffic;
 
 /// The most marks in one survey. If there are many partitions, each has fewer.
 const MOST_MARKS: usize = 8192;

@@ -6,7 +6,7 @@ use forebay_engine::{Bounds, Holding, Manifest, OpenPartitions, TableName};
 use parking_lot::RwLock;
 
 use crate::node::VersionPlace;
-use crate::version::overlaps_any;
+use crate::routing::version::overlaps_any;
 
 /// The ranges held of each version; none of versions that were not added.
 #[derive(Debug, Default)]

@@ -25,11 +25,11 @@ use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use crate::ids::HostPort;
+use crate::measures::reads::{ReadsPlace, ReadsReport, reads_place};
 use crate::model::Proof;
 use crate::node::{Serve, VersionPlace};
-use crate::reads::{ReadsPlace, ReadsReport, reads_place};
-pub use crate::version::SPARE_BYTES;
-use crate::version::VersionSummary;
+pub use crate::routing::version::SPARE_BYTES;
+use crate::routing::version::VersionSummary;
 use crate::versions::{VersionFetch, VersionSummaries, Versions};
 
 pub use forebay_host::KEPT_BYTES as LOG_RETENTION_BYTES;
@@ -334,7 +334,7 @@ impl Versions for LocalVersions {
 
     fn tables(&self) -> BTreeSet<TableName> {
         let tables = self.cache().tables().unwrap_or_else(|error| {
-            warn!(%error, "what lies here of tables that are none any more stays");
+            warn!(%error, "the tables in the cache cannot be listed; removed ones stay");
             Vec::new()
         });
         tables.into_iter().collect()
@@ -466,7 +466,7 @@ impl Versions for LocalVersions {
             match repaired {
                 Ok(0) => {}
                 Ok(files) => {
-                    warn!(%table, files, "damaged here: brought anew");
+                    warn!(%table, files, "damaged files were fetched again");
                     self.serving.reopen(&table);
                 }
                 Err(error) => warn!(%table, %error, "what is damaged here stays so for now"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_engine::live::PartitionTraffic;
 use parking_lot::Mutex;
 
-use crate::traffic::{ReplicaTraffic, TrafficMeter};
+use crate::measures::traffic::{ReplicaTraffic, TrafficMeter};
 
 /// The time after which partitions are measured again.
 const AGAIN: Duration = Duration::from_secs(10);

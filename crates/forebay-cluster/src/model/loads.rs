@@ -80,7 +80,7 @@ impl TableLoad {
         let words = match self.stage {
             LoadStage::Fetching => return Ok(()),
             LoadStage::Adding => {
-                "some partitions have added it already: it goes on until all have".to_owned()
+                "some partitions have added it already: it continues until all have".to_owned()
             }
             LoadStage::Done => "it has ended: all of it is added".to_owned(),
             LoadStage::Stopped => format!(

@@ -148,7 +148,7 @@ impl Model {
                 || self
                     .all_tables()
                     .all(|(_, table)| table.replicas_held.is_none()),
-            "no plan is carried out, and a table comes to have other replicas"
+            "no plan is in progress, but the replicas of a table change"
         );
     }
 

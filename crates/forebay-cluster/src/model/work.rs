@@ -11,9 +11,9 @@ use super::names::{RequestId, RolloutId};
 use super::rebalance::Rebalance;
 use super::rollout::Rollout;
 use crate::ids::NodeId;
-use crate::reads::BatchReads;
+use crate::measures::reads::BatchReads;
+use crate::measures::traffic::ReplicaTraffic;
 use crate::time::Timing;
-use crate::traffic::ReplicaTraffic;
 
 /// The document with all work under way and the latest outcomes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

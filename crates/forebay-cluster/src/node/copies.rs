@@ -8,8 +8,8 @@ use forebay_engine::{Bounds, TableName};
 use crate::ids::NodeId;
 use crate::message::Readiness;
 use crate::model::{Model, Proof, RolloutId};
+use crate::routing::version::{ranges_answered, ranges_of};
 use crate::time::Now;
-use crate::version::{ranges_answered, ranges_of};
 
 /// The number of tries after which a rollout learns that this node cannot get a version.
 const TRIES: u32 = 3;

@@ -6,11 +6,11 @@ use forebay_engine::{Bounds, TableName};
 
 use super::copies::{Prepare, VersionPlace};
 use crate::ids::{HostPort, NodeId};
-use crate::live::ReplicaOrders;
+use crate::measures::reads::ReadsReport;
+use crate::measures::reports::GroupReport;
 use crate::message::{Beat, BeatReply, NodeRoom};
 use crate::model::{Head, Model, Proof};
-use crate::reads::ReadsReport;
-use crate::reports::GroupReport;
+use crate::routing::live::ReplicaOrders;
 
 /// An event for a follower.
 #[derive(Debug, Clone)]

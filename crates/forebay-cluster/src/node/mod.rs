@@ -226,7 +226,7 @@ impl Node {
         debug_assert_eq!(
             self.coordinator.is_some(),
             self.lease.is_held(),
-            "this node coordinates, or has the seat, and not both"
+            "a node is the coordinator if and only if it has the coordinator lease"
         );
         self.follower.coordinate(self.coordinator.is_some());
         if let Some(holder) = self.lease.holder().filter(|_| is_news) {

@@ -10,9 +10,9 @@ use super::{
     propose_place_reads,
 };
 use crate::ids::NodeId;
+use crate::measures::reads::BatchReads;
+use crate::measures::traffic::TrafficWindow;
 use crate::model::{LayoutName, Model, MovePlan, Survey};
-use crate::reads::BatchReads;
-use crate::traffic::TrafficWindow;
 
 /// The window of the measurements. The load of an hour ago may be over.
 const WINDOW: TrafficWindow = TrafficWindow::Minute;
@@ -191,8 +191,8 @@ fn too_hot(table: &TableName, made: &PlaceProposal) -> Option<String> {
     let count = hot.count();
     let words = || {
         format!(
-            "partitions that are too hot for any node: {count}; cut them (forebay plan place {table} --from-load 1m \
-             tells where)"
+            "partitions that are too hot for any node: {count}; split them (forebay plan place \
+             {table} --from-load 1m shows where)"
         )
     };
     (count > 0).then(words)

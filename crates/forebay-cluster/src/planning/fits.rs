@@ -21,7 +21,7 @@ pub fn fits(model: &Model, batch: &MoveBatch) -> Result<(), String> {
         }
         if let Some(gone) = change.new.iter().find(|node| model.node(**node).is_none()) {
             return Err(format!(
-                "the plan is about node {gone}, which is none any more"
+                "the plan names node {gone}, which was removed from the cluster"
             ));
         }
     }

@@ -6,9 +6,9 @@ use forebay_engine::TableName;
 
 use super::Summaries;
 use crate::ids::NodeId;
+use crate::measures::reads::BatchReads;
+use crate::measures::traffic::TrafficWindow;
 use crate::model::{Model, Survey};
-use crate::reads::BatchReads;
-use crate::traffic::TrafficWindow;
 
 /// The cost of a write for its leader, and for each follower that applies it, where a key that is
 /// read costs 1. Both are measured in processor time; see docs/decisions/planners.md.

@@ -36,9 +36,9 @@ fn check_reach(before: &Model, after: &Model, table: &TableName) -> Result<(), S
         if is_moved && !wanted.iter().any(is_up) {
             let down: Vec<String> = wanted.iter().map(|node| before.node_name(*node)).collect();
             return Err(format!(
-                "the plan leaves partition {} of live table {table} to nodes that are down ({}), and nobody could \
-                 bring them what it has: start them, or put other nodes in their place first (forebay cluster \
-                 replace)",
+                "the plan leaves partition {} of live table {table} to nodes that are down ({}), \
+                 which cannot fetch it: start them, or put other nodes in their place first \
+                 (forebay cluster replace)",
                 group.partition,
                 down.join(", ")
             ));

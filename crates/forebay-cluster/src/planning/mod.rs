@@ -30,12 +30,12 @@ use forebay_engine::{Bound, Bounds, TableName};
 use thiserror::Error;
 
 use crate::ids::NodeId;
-use crate::layouts::{listed, longer_lists};
 use crate::model::{
     Layout, ListChange, Model, MoveBatch, MovePlan, PlanGoal, ReplicasChange, RequestId,
     live_replicas,
 };
-use crate::version::VersionSummary;
+use crate::routing::layouts::{listed, longer_lists};
+use crate::routing::version::VersionSummary;
 
 pub use balance::{BalanceBounds, BalanceProposal, LoadPeak, propose_balance};
 pub use duration::Paces;
@@ -152,7 +152,7 @@ pub enum PlanningError {
     Unsurveyed { table: TableName, count: usize },
     #[error("table {table} has {count} replicas already")]
     SameReplicas { table: TableName, count: usize },
-    #[error("{0} replicas: a table has 1 to {most}", most = crate::layouts::MOST_REPLICAS)]
+    #[error("{0} replicas: a table has 1 to {most}", most = crate::routing::layouts::MOST_REPLICAS)]
     Replicas(usize),
     #[error("{0}")]
     Planner(String),
@@ -259,7 +259,7 @@ fn more_replicas(
     table: &TableName,
     count: usize,
 ) -> Result<Vec<MoveBatch>, PlanningError> {
-    if !(1..=crate::layouts::MOST_REPLICAS).contains(&count) {
+    if !(1..=crate::routing::layouts::MOST_REPLICAS).contains(&count) {
         return Err(PlanningError::Replicas(count));
     }
     let no_table = || PlanningError::NoTable(table.clone());

@@ -11,7 +11,7 @@ use forebay_engine::{Bound, Bounds};
 use super::Summaries;
 use crate::ids::{NodeId, Zone};
 use crate::model::{LayoutName, ListChange, Model, MoveBatch, PlanGoal, RangeEntry, TableEntry};
-use crate::version::{overlaps_any, ranges_answered};
+use crate::routing::version::{overlaps_any, ranges_answered};
 
 /// The lists of one table's own layout.
 pub struct OwnLists<'m> {

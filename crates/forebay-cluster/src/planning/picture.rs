@@ -53,8 +53,8 @@ impl Proposal {
         }
         let cut = match splits {
             0 => String::new(),
-            1 => "1 cut; ".to_owned(),
-            splits => format!("{splits} cuts; "),
+            1 => "1 split; ".to_owned(),
+            splits => format!("{splits} splits; "),
         };
         let copied = size(self.copied_bytes() as f64);
         let es = if batches == 1 { "" } else { "es" };

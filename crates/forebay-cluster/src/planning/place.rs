@@ -14,11 +14,11 @@ use forebay_run::hash::SLOTS;
 use super::known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
 use super::{PlanningError, PricedBatches, Proposal, price, refuse_while_moving, surveyed};
 use crate::ids::{NodeId, Zone};
+use crate::measures::traffic::{TrafficRate, TrafficWindow};
 use crate::model::{
     GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, PlanGoal, Survey,
     SurveyedPartition,
 };
-use crate::traffic::{TrafficRate, TrafficWindow};
 
 /// The multiple of the nodes' mean load from which a partition is too hot for any node.
 const TOO_HOT: f64 = 1.1;
@@ -166,8 +166,9 @@ impl<'m> LoadedTable<'m> {
             .collect();
         if rates.iter().all(|rate| rate.requests() == 0) {
             return Err(PlanningError::Planner(format!(
-                "no node told of reads or writes of {table} in that time: nodes count from their start on, look every \
-                 10 s, and tell the coordinator within a minute (forebay cluster status shows what it knows)"
+                "no node reported reads or writes of {table} in that time: nodes count from their \
+                 start, sample every 10 s, and report to the coordinator within a minute (forebay \
+                 cluster status shows what it knows)"
             )));
         }
         Ok(Self {

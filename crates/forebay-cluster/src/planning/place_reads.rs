@@ -18,10 +18,10 @@ use super::{
     refuse_while_moving,
 };
 use crate::ids::NodeId;
+use crate::measures::reads::{BatchReads, NodeReads};
+use crate::measures::traffic::{TrafficRate, TrafficWindow};
 use crate::model::{LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, TableEntry};
-use crate::reads::{BatchReads, NodeReads};
-use crate::traffic::{TrafficRate, TrafficWindow};
-use crate::version::{VersionSummary, overlaps_any};
+use crate::routing::version::{VersionSummary, overlaps_any};
 
 /// The default limit of all replicas of a table, as a multiple of its configured replicas.
 pub const SPARE: f64 = 1.25;
@@ -158,8 +158,8 @@ impl<'m> ReadTable<'m> {
         let rates = reads_of(summary, reported, by.window);
         if rates.iter().all(|rate| rate.reads == 0) {
             return Err(PlanningError::Planner(format!(
-                "no node told of reads of {table} in that time: nodes count from their start on, look every 10 s, and tell \
-                 the coordinator within a minute"
+                "no node reported reads of {table} in that time: nodes count from their start, \
+                 sample every 10 s, and report to the coordinator within a minute"
             )));
         }
         Ok(Self {

@@ -7,10 +7,10 @@ use forebay_run::hash::SLOTS;
 use super::super::place::tests::{carried_out, node, ratio};
 use super::*;
 use crate::ids::Zone;
+use crate::measures::traffic::ReplicaTraffic;
 use crate::model::{Layout, PlanGoal, RangeEntry};
 use crate::planning::{BATCH_BYTES, propose};
-use crate::traffic::ReplicaTraffic;
-use crate::version::{PartitionSummary, ranges_answered};
+use crate::routing::version::{PartitionSummary, ranges_answered};
 
 const PARTITIONS: u32 = 24;
 const NODES: u32 = 6;
@@ -274,7 +274,7 @@ fn what_cannot_be_placed_is_refused_in_words() {
         made.map(drop).unwrap_err().to_string()
     };
     let quiet = BatchReads::new();
-    assert!(refused(&model, &summaries, &quiet).contains("no node told of reads"));
+    assert!(refused(&model, &summaries, &quiet).contains("no node reported reads"));
     let whole = summary().partitions.remove(0);
     let one = VersionSummary {
         order: Order::Hashed,

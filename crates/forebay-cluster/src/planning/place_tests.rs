@@ -5,11 +5,11 @@ use forebay_run::Order;
 
 use super::*;
 use crate::ids::{HostPort, NodeName};
+use crate::measures::traffic::ReplicaTraffic;
 use crate::model::{
     EndedLoad, Layout, LiveEntry, NodeState, RangeEntry, Replication, TableEntry, TableGroups,
 };
 use crate::planning::{NodeBytes, carry_out, fits};
-use crate::traffic::ReplicaTraffic;
 
 const PARTITIONS: u32 = 16;
 
@@ -212,7 +212,7 @@ fn what_other_tables_ask_of_nodes_counts() {
 fn what_cannot_be_planned_is_refused_in_words() {
     let (mut model, survey) = cluster(4, 4, |_| 0);
     let quiet = placed(&model, &survey).unwrap_err().to_string();
-    assert!(quiet.contains("no node told of reads"), "{quiet}");
+    assert!(quiet.contains("no node reported reads"), "{quiet}");
     let unknown = placed(&model, &Survey::new()).unwrap_err();
     assert!(matches!(
         unknown,

@@ -9,12 +9,12 @@ use forebay_run::hash::SLOTS;
 
 use super::{PlanningError, Summaries};
 use crate::ids::NodeId;
-use crate::layouts::{list_nodes, longest, slot_bound};
 use crate::model::{
     Layout, LayoutName, ListChange, Model, MoveBatch, PlanGoal, RangeEntry, TableGroups,
 };
-use crate::searches::next_layout;
-use crate::version::VersionSummary;
+use crate::routing::layouts::{list_nodes, longest, slot_bound};
+use crate::routing::searches::next_layout;
+use crate::routing::version::VersionSummary;
 
 /// The possible bounds of a layout's ranges, with their weights.
 pub struct Places {

@@ -7,7 +7,7 @@ use forebay_engine::{Bound, Bounds};
 use super::{BatchCopy, NodeBytes, Summaries};
 use crate::ids::NodeId;
 use crate::model::{Layout, Model, MoveBatch, MovePlan, PlanGoal, TableEntry};
-use crate::version::{PartitionSummary, VersionSummary};
+use crate::routing::version::{PartitionSummary, VersionSummary};
 
 /// Batches, and their cost.
 pub struct PricedBatches {

@@ -9,7 +9,7 @@ use forebay_run::hash::SLOTS;
 
 use super::Summaries;
 use crate::model::{GroupEntry, Model, MoveBatch, Survey, SurveyedPartition};
-use crate::version::{PartitionSummary, VersionSummary};
+use crate::routing::version::{PartitionSummary, VersionSummary};
 
 /// Returns the live tables with a report, with their partitions after the splits of the batches.
 pub fn surveyed(model: &Model, survey: &Survey, batches: &[MoveBatch]) -> Summaries {

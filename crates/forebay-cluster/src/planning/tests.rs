@@ -7,7 +7,7 @@ use forebay_run::content::ContentSum;
 use super::*;
 use crate::ids::{HostPort, NodeName, Zone};
 use crate::model::{Layout, LayoutName, NodeEntry, NodeState, TableEntry};
-use crate::version::PartitionSummary;
+use crate::routing::version::PartitionSummary;
 
 fn node(id: u32, zones: u32) -> NodeEntry {
     NodeEntry {
@@ -59,10 +59,13 @@ pub(super) fn cluster(holding: u32, all: u32, zones: u32) -> (Model, Summaries) 
         let table = TableName::new(name).unwrap();
         let summary = summary(order, 64);
         let (layout, ranges) = match order {
-            Order::Hashed => (LayoutName::Main, crate::layouts::slot_layout(&model, 3)),
+            Order::Hashed => (
+                LayoutName::Main,
+                crate::routing::layouts::slot_layout(&model, 3),
+            ),
             Order::Ordered => (
                 LayoutName::Table(table.clone()),
-                crate::layouts::ordered_layout(&model, &summary, 3),
+                crate::routing::layouts::ordered_layout(&model, &summary, 3),
             ),
         };
         let made = Layout::new(order, ranges.unwrap());
@@ -274,7 +277,7 @@ fn an_ordered_table_of_one_range_is_divided_when_a_version_has_more_partitions()
     let table = TableName::new("words").unwrap();
     let layout = LayoutName::Table(table.clone());
     let small = summary(Order::Ordered, 1);
-    let ranges = crate::layouts::ordered_layout(&model, &small, 3).unwrap();
+    let ranges = crate::routing::layouts::ordered_layout(&model, &small, 3).unwrap();
     assert_eq!(ranges.len(), 1);
     let made = Layout::new(Order::Ordered, ranges);
     model.layouts.insert(layout.clone(), made);

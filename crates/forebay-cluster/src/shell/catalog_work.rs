@@ -13,6 +13,7 @@ use super::Shell;
 use crate::catalog::{Documented, WriteOutcome};
 use crate::coordinator::{CommitOutcome, Coordinator, CoordinatorAction, CoordinatorEvent};
 use crate::lease::{COORDINATOR_LEASE, LeaseAction, LeaseDocument, LeaseEvent, ring};
+use crate::measures::reads::BatchReads;
 use crate::model::{
     Documents, Head, Model, ModelError, MovePlan, PlanGoal, RequestId, Survey, parsed, written,
 };
@@ -21,7 +22,6 @@ use crate::planning::{
     BATCH_BYTES, BalanceBounds, BalanceProposal, KnownLoad, Summaries, propose, propose_balance,
     surveyed,
 };
-use crate::reads::BatchReads;
 use crate::request::Request;
 
 /// How long to ask the store for a manifest before the coordinator learns that it is unavailable.
@@ -223,7 +223,10 @@ impl Shell {
     }
 
     /// Reads a version's summary. If the store is unavailable, retries for a while.
-    fn read_summary(&self, place: &VersionPlace) -> Result<crate::version::VersionSummary, String> {
+    fn read_summary(
+        &self,
+        place: &VersionPlace,
+    ) -> Result<crate::routing::version::VersionSummary, String> {
         let clock = &self.parts.clock;
         let end = clock.monotonic() + MANIFEST_PATIENCE;
         loop {
@@ -291,7 +294,9 @@ impl Shell {
             let put = put.and_then(|bytes| shell.parts.catalog.put_if(&name, bytes.into(), None));
             match put {
                 Ok(_) => ring(&*shell.parts.catalog, shell.parts.random.next_u64()),
-                Err(error) => warn!(%error, "the catalog cannot be told of this node"),
+                Err(error) => {
+                    warn!(%error, "this node cannot write its request to join into the catalog")
+                }
             }
         });
     }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::ids::ClusterId;
 use crate::model::{DocRef, Documents, Head, Identity, Model, ModelError, parsed, written};
-use crate::restore::Memory;
+use crate::recovery::restore::Memory;
 
 const IDENTITY: &str = "identity";
 

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use tracing::{debug, warn};
 
 use super::Shell;
-use crate::live::ReplicaOrders;
 use crate::local::ReplicaWatch;
+use crate::measures::reports::GroupReport;
 use crate::model::{DocRef, Head};
 use crate::node::{FollowerEvent, NodeEvent};
-use crate::reports::GroupReport;
+use crate::routing::live::ReplicaOrders;
 
 /// Orders that wait until their head is saved.
 #[derive(Debug, Default)]

@@ -29,14 +29,14 @@ use crate::catalog::Catalog;
 use crate::coordinator::{CoordinatorAction, CoordinatorSettings};
 use crate::ids::NodeId;
 use crate::link::{Peers, Trusted};
-use crate::live_places::LivePlaces;
 use crate::local::LocalReplicas;
-use crate::map::ClusterMap;
 use crate::message::{BeatReply, Introduction};
 use crate::model::{Identity, Model};
 use crate::node::{
     Activation, FollowerAction, FollowerEvent, Node, NodeAction, NodeEvent, VersionPlace,
 };
+use crate::routing::live_places::LivePlaces;
+use crate::routing::map::ClusterMap;
 use crate::status::Status;
 use crate::time::{Now, Timing};
 use crate::versions::{VersionFetch, VersionSummaries, Versions};
@@ -442,7 +442,7 @@ impl Shell {
                 proof,
             },
             Err(problem) => {
-                warn!(table = %place.0, version = place.1, problem, "not brought");
+                warn!(table = %place.0, version = place.1, problem, "a version was not fetched");
                 FollowerEvent::Failed {
                     place,
                     ranges,

@@ -16,13 +16,13 @@ use crate::catalog::{CatalogError, Documented};
 use crate::facts::NodeFacts;
 use crate::ids::{HostPort, NodeId};
 use crate::link::DeferredAnswer;
-use crate::live_places::LivePlaces;
 use crate::local::LocalReplicas;
-use crate::map::ClusterMap;
 use crate::member::Member;
 use crate::message::{Beat, BeatReply};
 use crate::model::{DocRef, Documents, Head, Model, ModelError};
 use crate::node::{FollowerEvent, NodeEvent};
+use crate::routing::live_places::LivePlaces;
+use crate::routing::map::ClusterMap;
 use crate::status::Status;
 use crate::wire::{Question, Reply, from_bytes, to_bytes};
 

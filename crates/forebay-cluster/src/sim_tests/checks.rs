@@ -18,7 +18,7 @@ use crate::model::{
 };
 use crate::planning::holders;
 use crate::request::Request;
-use crate::version::ranges_of;
+use crate::routing::version::ranges_of;
 
 /// The maximum number of heartbeats in one second.
 const MOST_BEATS: u64 = 60;

@@ -12,7 +12,7 @@ use super::live::{LiveProcess, ReplicaPlace, SimReplica};
 use super::world::{Life, MS, Moment, SECOND, World};
 use crate::model::{Head, Model, Proof};
 use crate::node::{Activation, FollowerEvent, Node, NodeEvent, Serve, VersionPlace};
-use crate::version::{PartitionSummary, VersionSummary, ranges_answered};
+use crate::routing::version::{PartitionSummary, VersionSummary, ranges_answered};
 
 const PARTITIONS: u64 = 8;
 

@@ -15,9 +15,9 @@ use forebay_replica::{
 
 use super::placed::traffic_of;
 use super::world::{Life, MS, SECOND, SimHost, World};
-use crate::live::{ReplicaOrder, ReplicaOrders};
+use crate::measures::reports::{GroupReport, LeaderReport, LeaderlessReplica, ReplicaProblem};
 use crate::node::FollowerEvent;
-use crate::reports::{GroupReport, LeaderReport, LeaderlessReplica, ReplicaProblem};
+use crate::routing::live::{ReplicaOrder, ReplicaOrders};
 
 pub type ReplicaPlace = (GroupId, PeerId);
 

@@ -196,7 +196,7 @@ impl World {
             let mut replicas = host.disk.replicas.keys();
             let unwanted = replicas.find(|place| !named.contains(place))?;
             Some(format!(
-                "{} has peer {unwanted:?}, which is none any more",
+                "{} has peer {unwanted:?}, which was removed",
                 host.name
             ))
         })

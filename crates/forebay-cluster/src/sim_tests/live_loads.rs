@@ -2,9 +2,9 @@
 
 use super::live::{ReplicaPlace, is_majority};
 use super::world::{Life, World};
-use crate::live::ReplicaOrder;
+use crate::measures::reports::{LoadPosition, LoadedState};
 use crate::model::{GroupEntry, LoadStage, Model, TableLoad};
-use crate::reports::{LoadPosition, LoadedState};
+use crate::routing::live::ReplicaOrder;
 use forebay_engine::TableName;
 use forebay_replica::GroupId;
 

@@ -241,7 +241,10 @@ fn of_a_partition_with_no_replica_left_no_loss_is_accepted() {
     world.go_on_for_s(30);
     let refused = force_recover(&mut world).unwrap();
     // A node that is up and has not reported its position may still have data.
-    let words = ["nothing to go on from", "not known yet how far"];
+    let words = [
+        "nothing to continue from",
+        "there is no report of the replica",
+    ];
     assert!(
         words.iter().any(|words| refused.contains(words)),
         "{refused}"

@@ -2,7 +2,7 @@
 
 use forebay_replica::GroupId;
 
-use crate::traffic::{ReplicaTraffic, TrafficRate};
+use crate::measures::traffic::{ReplicaTraffic, TrafficRate};
 
 /// Returns a replica's traffic report. Groups have different traffic, and only leaders have reads.
 pub fn traffic_of(group: GroupId, leads: bool) -> Option<ReplicaTraffic> {
@@ -29,10 +29,10 @@ pub mod tests {
 
     use super::super::live_runs::{carts_on, live};
     use super::super::world::World;
+    use crate::measures::traffic::TrafficWindow;
     use crate::model::{Outcome, Survey};
     use crate::planning::{KnownLoad, PlaceByLoad, PlaceProposal, propose_place};
     use crate::request::Request;
-    use crate::traffic::TrafficWindow;
 
     pub fn wide() -> TableName {
         TableName::new("wide").unwrap()

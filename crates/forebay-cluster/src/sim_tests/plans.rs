@@ -8,11 +8,11 @@ use forebay_plan::placement::load_plan::LoadLimits;
 use super::engine::summary;
 use super::world::{World, table};
 use crate::ids::NodeId;
+use crate::measures::reads::{BatchReads, NodeReads};
+use crate::measures::traffic::{ReplicaTraffic, TrafficWindow};
 use crate::model::{ListChange, Model, MoveBatch, MovePlan, PlanGoal, Survey};
 use crate::planning::{KnownLoad, PlaceByLoad, Summaries, holders, propose, propose_place_reads};
-use crate::reads::{BatchReads, NodeReads};
 use crate::request::Request;
-use crate::traffic::{ReplicaTraffic, TrafficWindow};
 
 /// Draws a plan from an operator's current view.
 pub fn draw_plan(world: &mut World) -> Option<Request> {

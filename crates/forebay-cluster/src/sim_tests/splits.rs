@@ -10,7 +10,7 @@ use forebay_replica::{GroupId, Membership, PeerId, SplitEntry};
 
 use super::live::{SimGroup, SimReplica, is_majority};
 use super::world::{Life, MS, World};
-use crate::live::ReplicaOrder;
+use crate::routing::live::ReplicaOrder;
 
 impl World {
     /// Returns the split that the group's leader has to propose.

@@ -320,9 +320,9 @@ impl Status {
             return self.alarm(alarm);
         }
         let problem = format!(
-            "node {node} reaches no coordinator, and tells what it knows itself: ask again, or another node (forebay \
-             cluster status asks several); when that lasts for half a minute, look at the logs of the nodes, and whether \
-             they can write into the store"
+            "node {node} reaches no coordinator, and reports what it knows itself: ask again, or \
+             ask another node (forebay cluster status asks several); if that lasts for half a \
+             minute, read the logs of the nodes, and check whether they can write to the store"
         );
         self.problems.insert(0, problem);
     }

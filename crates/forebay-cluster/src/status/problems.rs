@@ -43,8 +43,8 @@ pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> 
         }
         if let Some(free_bytes) = node.free_bytes.filter(|free| *free < LITTLE_ROOM_BYTES) {
             problems.push(format!(
-                "node {}: its disk has {free_bytes} bytes free: make room, or nothing new comes to it, and live \
-                 tables there take no writes",
+                "node {}: its disk has {free_bytes} bytes free: make room, or it fetches nothing \
+                 new, and its live tables take no writes",
                 node.name
             ));
         }

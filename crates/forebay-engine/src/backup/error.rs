@@ -13,7 +13,7 @@ use crate::name::TableName;
 #[derive(Debug, Error)]
 pub enum BackupError {
     #[error(
-        "{} lies in the directory of a store, or of other backups: name one that is outside of it",
+        "{} is in the directory of a store, or of other backups: name one outside of it",
         root.display()
     )]
     Inside { root: PathBuf },

@@ -7,10 +7,10 @@ use forebay_io::replace_file;
 use serde::{Deserialize, Serialize};
 
 use super::{BACKUP_FORMAT, BackupDocument, unseal};
+use crate::documents::seal::seal;
 use crate::error::{At, StoreError};
 use crate::name::TableName;
-use crate::seal::seal;
-use crate::store::Store;
+use crate::tables::store::Store;
 
 /// The file in the store's directory.
 const FILE: &str = "backups.json";

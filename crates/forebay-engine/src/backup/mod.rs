@@ -32,8 +32,8 @@ pub use new::{BackupProgress, BackupReport, NewBackup};
 pub use place::{BackupPlace, Documents};
 pub use restore::Backup;
 
+use crate::documents::seal::DocumentError;
 use crate::name::TableName;
-use crate::seal::DocumentError;
 
 /// The format number of backups that this program writes and reads.
 pub const BACKUP_FORMAT: u64 = 1;
@@ -93,5 +93,5 @@ fn unseal<T: serde::de::DeserializeOwned>(
     bytes: &[u8],
     field: &str,
 ) -> Result<(T, u64), DocumentError> {
-    crate::seal::unseal(bytes, field, BACKUP_FORMAT)
+    crate::documents::seal::unseal(bytes, field, BACKUP_FORMAT)
 }

@@ -13,14 +13,14 @@ use super::place::{BackupPlace, Documents};
 use super::{
     BACKUP_FORMAT, BackupDocument, BackupError, ManifestText, TableDocument, TableSummary, unseal,
 };
-use crate::cleanup::remove_if_there;
+use crate::documents::holder::{holder_words, try_lock, utc};
+use crate::documents::layout::{TableFiles, run_of};
+use crate::documents::seal::seal;
 use crate::error::{At, StoreError};
-use crate::holder::{holder_words, try_lock, utc};
-use crate::layout::{TableFiles, run_of};
 use crate::live::{DiskFiles, RunFiles, TableCheckpoint, copy_file};
 use crate::name::TableName;
-use crate::seal::seal;
-use crate::table::Table;
+use crate::publishing::cleanup::remove_if_there;
+use crate::tables::table::Table;
 
 const ENDING: &str = ".backup";
 
@@ -339,7 +339,10 @@ impl BackupPlace {
         let dir = files.dir.join("backups");
         self.disk.create_dir_all(&dir).at("create", &dir)?;
         let sum = self.put(&path, document)?;
-        for dir in [&files.dir, &crate::layout::tables_dir(&self.root)] {
+        for dir in [
+            &files.dir,
+            &crate::documents::layout::tables_dir(&self.root),
+        ] {
             self.disk.sync_dir(dir).at("sync", dir)?;
         }
         Ok(sum)

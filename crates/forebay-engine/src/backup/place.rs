@@ -8,9 +8,9 @@ use forebay_io::{Clock, Disk, replace_file};
 use serde::Deserialize;
 
 use super::{Backup, BackupDocument, BackupError, NewBackup, unseal};
+use crate::documents::holder::{holder_words, try_lock};
+use crate::documents::layout::{STORE_FILE, tables_dir};
 use crate::error::At;
-use crate::holder::{holder_words, try_lock};
-use crate::layout::{STORE_FILE, tables_dir};
 use crate::live::is_below;
 use crate::name::TableName;
 

@@ -8,14 +8,14 @@ use forebay_run::{RunError, RunSummary};
 
 use super::place::{BackupPlace, listed};
 use super::{BackupDocument, BackupError, ManifestText, TableDocument, TableSummary};
+use crate::documents::layout::{TableFiles, run_file};
+use crate::documents::manifest::Manifest;
 use crate::error::At;
-use crate::layout::{TableFiles, run_file};
 use crate::live::{DiskFiles, RunFiles, TableCheckpoint, copy_file};
 use crate::live::{JoinError, LiveError};
-use crate::manifest::Manifest;
 use crate::name::TableName;
-use crate::store::Store;
-use crate::table::Table;
+use crate::tables::store::Store;
+use crate::tables::table::Table;
 
 /// A finished backup.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Backup {
         let version = install.manifest().version;
         let disk = &**store.disk();
         for file in install.missing() {
-            crate::cleanup::remove_if_there(disk, &file.path)?;
+            crate::publishing::cleanup::remove_if_there(disk, &file.path)?;
             let opened = source.open(&file.name).at("open", file.name.as_ref())?;
             copy_file(disk, &*opened, &file.path, advance)?;
         }

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use forebay_io::Disk;
 use tracing::warn;
 
-use crate::cleanup::{remove_if_there, remove_table_dir};
+use crate::documents::holder::{holder_words, try_lock};
+use crate::documents::layout::{TableFiles, tables_dir};
 use crate::error::{At, StoreError};
-use crate::holder::{holder_words, try_lock};
-use crate::layout::{TableFiles, tables_dir};
 use crate::name::TableName;
-use crate::store::Store;
-use crate::table::Table;
+use crate::publishing::cleanup::{remove_if_there, remove_table_dir};
+use crate::tables::store::Store;
+use crate::tables::table::Table;
 
 impl Store {
     /// Drops a live table. A server that has it open closes it. The drop is refused while another

@@ -5,21 +5,17 @@
 //! are merged by a factor in the background. Operations on a key are combined when the key is read
 //! or its runs are merged.
 //!
-//! | module       | content                                                                 |
+//! | module | content |
 //! | --- | --- |
-//! | `open`, `drop`, `options`, `manifest`, `content`, `stored` | creating and dropping tables; their options and content |
-//! | `memtable`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
-//! | `part`, `run` | a partition: its buffer, and the lists of its older sources; a run, of whose file it may see a part |
-//! | `parts`, `access`, `holding`, `split` | the partitions that the table holds: locking, releasing, adopting, splitting |
-//! | `write`, `transact`, `batch`, `commit`, `log` | the path of a write                    |
-//! | `applied`, `entry`, `entry_load`, `copies` | partitions as replicas: applying decided entries, copies |
-//! | `removal`, `removed` | deleting ranges of keys by one record                         |
-//! | `snapshot`, `many`, `scan`, `routing` | reading, and the partitions of keys |
-//! | `watch`, `traffic` | notifications of writes; counters of reads and writes |
-//! | `memory_compaction`, `freeze`, `flush`, `compaction`, `levels`, `background` | merging in memory, flushing memory to runs, merging runs |
-//! | `pause`, `ingest`, `load` | pausing the writes to some partitions; adding runs that were built elsewhere, by another process too |
-//! | `checkpoint`     | a moment of a table as a store of its own, for other processes too  |
-//! | `budget`, `turns`, `pace`, `sweep`, `room`, `promised_files` | memory, slowing writers down to stay within it, room and files for flushes |
+//! | `basics` | options, errors, shapes, manifests, ranges that were removed, limits |
+//! | `memory` | the buffer that takes writes, sorted runs in memory, the runs that they become |
+//! | `partition` | a partition's sources, locks and scans; the state that a table's threads share |
+//! | `log` | the file in which writes are durable before they are in a run |
+//! | `reading`, `writing` | the paths of reads and writes |
+//! | `maintenance` | flushes and merges, and the pace and room for them |
+//! | `replicas` | partitions that are placed, copied, split and released, as replicas are |
+//! | `checkpoint`, `load` | a table's state as a store of its own; adding runs that were built elsewhere |
+//! | `open`, `drop` | creating, opening and dropping tables |
 //!
 //! ```
 //! use forebay_engine::TableName;
@@ -46,66 +42,20 @@
 //! # }
 //! ```
 
-mod access;
-mod applied;
-mod background;
-mod batch;
-mod budget;
+mod basics;
 mod checkpoint;
-mod commit;
-mod compaction;
-mod content;
-mod copies;
-mod cursor;
-mod damage;
 mod drop;
-mod entry;
-mod entry_load;
-mod error;
-mod expiry;
-mod flush;
-mod freeze;
-mod holding;
-mod ingest;
-mod levels;
 mod load;
 pub mod log;
-mod manifest;
-mod many;
-mod memory_compaction;
-mod memtable;
-mod mini;
+mod maintenance;
+mod memory;
 mod open;
-mod options;
-mod pace;
-mod part;
-mod parts;
-mod pause;
-mod place_copy;
-mod promised_files;
-mod record;
-mod removal;
-mod removed;
-mod room;
-mod routing;
-mod run;
-mod scan;
-mod settle;
-mod shape;
-mod shared;
-mod size;
-mod snapshot;
-mod split;
-mod stats;
-mod stored;
-mod sweep;
+mod partition;
+mod reading;
+mod replicas;
 #[cfg(test)]
 mod tests;
-mod traffic;
-mod transact;
-mod turns;
-mod watch;
-mod write;
+mod writing;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -116,42 +66,42 @@ use forebay_run::hash::KeyHasher;
 use forebay_run::operation::{CowOperation, Operation};
 use forebay_run::scan::{Direction, ScanRange};
 
-pub use self::applied::{AppliedPlace, DecidedEntry, EntryError};
-pub use self::batch::Batch;
-pub use self::budget::Budget;
 pub use self::checkpoint::*;
-pub use self::commit::{Commit, LogTicket};
-pub use self::content::{PartitionContent, PartitionRun};
-pub use self::copies::PartitionCopy;
-pub use self::entry::EntryWrite;
-pub use self::error::LiveError;
-pub use self::expiry::{Expiry, Stored};
-pub use self::ingest::IngestRun;
 pub use self::load::{Load, LoadError, LoadOutcome, LoadTicket, LoadTurn, StagedLoad, StagedRun};
 pub use self::log::{Durability, DurabilityError, LogError};
-pub use self::many::KeySnapshot;
-pub use self::options::{LiveDraft, LiveOptions, Replication};
-pub use self::room::{DiskRoom, FoundRoom};
-pub use self::routing::KeyRouting;
-pub use self::scan::LiveScan;
-pub use self::size::PartitionSize;
-pub use self::snapshot::{LiveLookup, Snapshot};
-pub use self::split::SplitChild;
-pub use self::stats::LiveStats;
-pub use self::stored::LiveInfo;
-pub use self::traffic::PartitionTraffic;
-pub use self::transact::LockedKeys;
-pub use self::watch::KeyWatch;
-pub use self::write::MAX_VALUE_BYTES;
+pub use crate::live::basics::applied::{AppliedPlace, DecidedEntry, EntryError};
+pub use crate::live::basics::batch::Batch;
+pub use crate::live::basics::content::{PartitionContent, PartitionRun};
+pub use crate::live::basics::error::LiveError;
+pub use crate::live::basics::expiry::{Expiry, Stored};
+pub use crate::live::basics::options::{LiveDraft, LiveOptions, Replication};
+pub use crate::live::basics::stored::LiveInfo;
+pub use crate::live::basics::traffic::PartitionTraffic;
+pub use crate::live::basics::watch::KeyWatch;
+pub use crate::live::maintenance::room::{DiskRoom, FoundRoom};
+pub use crate::live::maintenance::size::PartitionSize;
+pub use crate::live::maintenance::stats::LiveStats;
+pub use crate::live::partition::budget::Budget;
+pub use crate::live::partition::entry::EntryWrite;
+pub use crate::live::partition::routing::KeyRouting;
+pub use crate::live::partition::scan::LiveScan;
+pub use crate::live::reading::many::KeySnapshot;
+pub use crate::live::reading::snapshot::{LiveLookup, Snapshot};
+pub use crate::live::replicas::copies::PartitionCopy;
+pub use crate::live::replicas::split::SplitChild;
+pub use crate::live::writing::commit::{Commit, LogTicket};
+pub use crate::live::writing::ingest::IngestRun;
+pub use crate::live::writing::transact::LockedKeys;
+pub use crate::live::writing::write::MAX_VALUE_BYTES;
 
-use self::access::{Wait, Writing};
-use self::background::Threads;
-use self::entry::BoundEntry;
-use self::removal::Removal;
-use self::shared::LiveShared;
+use crate::keys::partition::{PartitionId, PartitionRange};
+use crate::live::maintenance::background::Threads;
+use crate::live::partition::access::{Wait, Writing};
+use crate::live::partition::entry::BoundEntry;
+use crate::live::partition::shared::LiveShared;
+use crate::live::writing::removal::Removal;
 use crate::name::TableName;
-use crate::partition::{PartitionId, PartitionRange};
-use crate::push::NewRun;
+use crate::publishing::push::NewRun;
 
 /// An open live table. Clones are handles to the same table, for any number of threads. Dropping
 /// the last one closes it. A table is open in one process at a time.

@@ -12,29 +12,29 @@ use forebay_run::Run;
 use parking_lot::{Condvar, Mutex};
 use tracing::debug;
 
-use crate::cleanup::remove_if_there;
+use crate::documents::holder::{holder_words, try_lock};
+use crate::documents::layout::{TableFiles, extent_file, is_unfinished, run_file};
 use crate::error::{At, StoreError};
-use crate::holder::{holder_words, try_lock};
-use crate::layout::{TableFiles, extent_file, is_unfinished, run_file};
+use crate::keys::partition::PartitionRange;
 use crate::live::LiveTable;
-use crate::live::batch::Records;
-use crate::live::budget::{Budget, Member};
+use crate::live::basics::batch::Records;
+use crate::live::basics::error::LiveError;
+use crate::live::basics::manifest::LiveManifest;
+use crate::live::basics::options::LiveDraft;
+use crate::live::basics::removed::KeyRange;
+use crate::live::basics::shape::Shape;
 use crate::live::checkpoint::sweep_asks;
-use crate::live::error::LiveError;
 use crate::live::load::kept_for_load;
 use crate::live::log::{Log, LogOptions};
-use crate::live::manifest::LiveManifest;
-use crate::live::options::LiveDraft;
-use crate::live::part::LivePart;
-use crate::live::parts::LiveParts;
-use crate::live::removed::KeyRange;
-use crate::live::run::{LiveRun, open_file};
-use crate::live::shape::Shape;
-use crate::live::shared::{Counts, Gate, LiveShared, Progress, Workers};
+use crate::live::memory::run::{LiveRun, open_file};
+use crate::live::partition::budget::{Budget, Member};
+use crate::live::partition::part::LivePart;
+use crate::live::partition::parts::LiveParts;
+use crate::live::partition::shared::{Counts, Gate, LiveShared, Progress, Workers};
 use crate::name::{RunId, TableName};
-use crate::partition::PartitionRange;
-use crate::push::take_push_lock;
-use crate::store::Store;
+use crate::publishing::cleanup::remove_if_there;
+use crate::publishing::push::take_push_lock;
+use crate::tables::store::Store;
 
 impl Store {
     /// Returns the live tables that exist, sorted. A table whose type cannot be read is not among

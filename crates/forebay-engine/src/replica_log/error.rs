@@ -28,8 +28,8 @@ pub enum ReplicaLogError {
         problem: String,
     },
     #[error(
-        "the log of the replicas of table {table} keeps no entry {index} of group {group}: its first \
-         one is {first}; bring a copy of the partition"
+        "the log of the replicas of table {table} keeps no entry {index} of group {group}: its \
+         first one is {first}; fetch a copy of the partition"
     )]
     Trimmed {
         table: TableName,
@@ -89,7 +89,10 @@ impl ReplicaLogError {
                 table,
                 path: missing,
                 offset: 0,
-                problem: format!("it is gone, and {} goes on where it ended", next.display()),
+                problem: format!(
+                    "it is missing, and {} continues where it ended",
+                    next.display()
+                ),
             },
             LogError::Lost {
                 table,

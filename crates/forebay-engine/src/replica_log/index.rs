@@ -121,14 +121,14 @@ impl GroupIndex {
         let last = self.last().index;
         debug_assert!(
             (self.before.index..=last).contains(&self.trimmed),
-            "entries behind {} up to {last} are kept, and trimmed up to {}",
+            "entries after {} up to {last} are kept, but trimmed up to {}",
             self.before,
             self.trimmed
         );
         debug_assert_eq!(
             self.needed_bytes == 0,
             self.trimmed == last,
-            "{} bytes are needed of entries behind {} up to {last}",
+            "{} bytes are needed of entries after {} up to {last}",
             self.needed_bytes,
             self.trimmed
         );
@@ -139,7 +139,7 @@ impl GroupIndex {
         );
         debug_assert!(
             (self.entries.back()).is_none_or(|last| last.segment <= self.end_segment),
-            "the last entry lies behind segment {}, in which the group's log ends",
+            "the last entry is after segment {}, in which the group's log ends",
             self.end_segment
         );
     }
@@ -202,14 +202,14 @@ impl GroupIndex {
         debug_assert_eq!(
             self.last().index + 1,
             index,
-            "entry {index} of segment {} comes behind {}",
+            "entry {index} of segment {} comes after {}",
             entry.segment,
             self.last()
         );
         debug_assert!(
             (self.entries.back())
                 .is_none_or(|last| last.term <= entry.term && last.frame() <= entry.frame()),
-            "entry {index}, {entry:?}, comes behind {:?}",
+            "entry {index}, {entry:?}, comes after {:?}",
             self.entries.back()
         );
         self.trimmed = self.trimmed.min(index - 1);
@@ -259,8 +259,8 @@ impl LogIndex {
             let found = known.place_of(place.index - 1);
             if let Some(found) = found.filter(|found| found.term != term_before) {
                 return Err(format!(
-                    "entry {place} of group {group} was written behind one of term {term_before}, \
-                     and lies behind entry {found}"
+                    "entry {place} of group {group} was written after one of term {term_before}, \
+                     but comes after entry {found}"
                 ));
             }
         }
@@ -271,7 +271,7 @@ impl LogIndex {
     pub fn apply(&mut self, frame: FramePlace, record: GroupRecord<'_>) -> Result<(), String> {
         let segment = frame.segment;
         let offset = u32::try_from(frame.offset);
-        let offset = offset.map_err(|_| "a frame begins behind 4 GiB".to_owned())?;
+        let offset = offset.map_err(|_| "a frame begins beyond 4 GiB".to_owned())?;
         let group = record.group();
         match record {
             GroupRecord::Gone { .. } => {

@@ -78,7 +78,7 @@ impl SimLogFile {
     /// Fails if [`SimDisk::tamper`] has truncated what was written.
     fn check_whole(&self, state: &DiskState) -> io::Result<()> {
         match state.inodes[self.inode].content().len() < self.end.load(Relaxed) {
-            true => Err(io::Error::other("simulated cut of a file")),
+            true => Err(io::Error::other("simulated truncation of a file")),
             false => Ok(()),
         }
     }

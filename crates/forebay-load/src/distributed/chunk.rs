@@ -55,7 +55,7 @@ impl<'a> Iterator for Unpacked<'a> {
         let taken = self.take();
         Some(taken.ok_or_else(|| {
             self.rest = &[];
-            DistributedError::Batch("a bunch of records that ends within one".to_owned())
+            DistributedError::Batch("a chunk that ends within a record".to_owned())
         }))
     }
 }

@@ -126,7 +126,7 @@ impl Controls {
         }
         let sums = self.sent.plus(control.sent);
         let (Some(sent), Some(())) = (sums, self.whole.add(&control.whole)) else {
-            return Err(bad(format!("source {source} tells of impossible numbers")));
+            return Err(bad(format!("source {source} reports impossible counts")));
         };
         let merged = match (&mut self.profile, &control.profile) {
             (Some(profile), Some(more)) => profile.merge(more),

@@ -79,7 +79,7 @@ pub enum DistributedError {
         reason: &'static str,
     },
     #[error(
-        "it is not known yet where the partitions begin: sample the rows and cut them first, or give --boundaries"
+        "the partition boundaries are not known yet: sample the rows and choose boundaries first, or give --boundaries"
     )]
     NoBoundaries,
     #[error("the samples stand for {bytes} bytes in {rows} rows: {problem}")]
@@ -93,8 +93,8 @@ pub enum DistributedError {
     #[error("the recipe of the tasks contradicts itself: {0}")]
     BadRecipe(String),
     #[error(
-        "the catalog of the cluster has no partition of table {table} from {begins} on, so that a load cannot be cut \
-         by it: look at forebay cluster status, then load again"
+        "the catalog of the cluster has no partition of table {table} from {begins} on, so that a load cannot be split \
+         along its partitions: look at forebay cluster status, then load again"
     )]
     Gap { table: TableName, begins: String },
     #[error("source {source_number}: {problem}")]

@@ -160,8 +160,8 @@ impl PartTask {
         match self.last {
             Some(last) if last >= (source, sequence) => {
                 return Err(DistributedError::Batch(format!(
-                    "bunch {sequence} of source {source} comes behind bunch {} of source {}: to choose among \
-                     duplicates, bunches have to come in that order: sort each partition by source and sequence",
+                    "chunk {sequence} of source {source} follows chunk {} of source {}: to choose among \
+                     duplicates, chunks must come in ascending order: sort each partition by source and sequence",
                     last.1, last.0
                 )));
             }

@@ -42,7 +42,7 @@ pub enum BadRow {
     )]
     Operation { column: Arc<str>, word: String },
     #[error(
-        "a delta, and the table was made without --delta, which says what deltas do: make it anew with it"
+        "a delta, and the table was made without --delta, which says what deltas do: create it again with --delta"
     )]
     NoDelta,
     #[error(

@@ -127,7 +127,7 @@ pub(super) fn push_changed(
             let days = i32::try_from(value.div_euclid(DAY_MS)).ok();
             let days = days.filter(|_| value.rem_euclid(DAY_MS) == 0);
             let other =
-                CellError::Beyond("Parquet's dates are whole days of 32 bits, and it is none");
+                CellError::Beyond("Parquet's dates are whole days of 32 bits, and it is not one");
             bytes.extend_from_slice(&days.ok_or(other)?.to_le_bytes());
             Ok(())
         }

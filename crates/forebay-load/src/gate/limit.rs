@@ -55,7 +55,7 @@ pub struct SchemaLimit {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     #[error(
-        "'{text}' is no limit: write rows>-20%, bytes<50%, lost<10%, new<30%, changed<90%, nulls<5%, \
+        "'{text}' is not a limit: write rows>-20%, bytes<50%, lost<10%, new<30%, changed<90%, nulls<5%, \
          nulls(COLUMN)<1% or mean(COLUMN)<20%, likewise zeros, negative, nan, inf, common, shift, std, min, \
          max, median, p5, p95, distinct, length; of the schema {}, each =hold or =report, as in \
          column-gone=report or type-changed(COLUMN)=hold",
@@ -63,7 +63,7 @@ pub enum LimitError {
     )]
     Unknown { text: String },
     #[error(
-        "'{text}' is refused: write more than 0% behind <, as in {metric}<20%{}",
+        "'{text}' is refused: write more than 0% after <, as in {metric}<20%{}",
         if *is_share { "" } else { "; a fall is bounded by >, as in rows>-20%" }
     )]
     NothingBelow {
@@ -72,7 +72,7 @@ pub enum LimitError {
         is_share: bool,
     },
     #[error(
-        "'{text}' lets no version pass, as shares end at 100%: write less behind >, as in {metric}>20%"
+        "'{text}' lets no version pass, as shares end at 100%: write less after >, as in {metric}>20%"
     )]
     NothingAbove { text: String, metric: Metric },
 }

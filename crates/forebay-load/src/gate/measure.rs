@@ -269,7 +269,7 @@ fn shift(column: &str, before: &ValueRange, after: &ValueRange) -> Option<Readin
         _ => {
             let value = distance / spread;
             let how_far = format!(
-                "moved by {}% of what lies between the serving version's 5% and 95% quantiles",
+                "moved by {}% of the distance between the serving version's 5% and 95% quantiles",
                 percent_text(value)
             );
             (value, how_far)

@@ -186,14 +186,14 @@ fn limits_that_bound_nothing_are_refused_with_what_is_allowed() {
     ] {
         let error = refused(text);
         assert!(
-            error.contains("rows>-20%") && error.contains("0% behind <"),
+            error.contains("rows>-20%") && error.contains("0% after <"),
             "{error}"
         );
     }
     for text in ["nulls<0%", "lost<-5%", "nan(c)<0%", "changed<0%"] {
         let error = refused(text);
         assert!(
-            error.contains("0% behind <") && !error.contains("rows"),
+            error.contains("0% after <") && !error.contains("rows"),
             "{error}"
         );
     }

@@ -121,7 +121,7 @@ impl<'a> TableFit<'a> {
         }
         if request.verb == Verb::Delta && self.options.delta.is_none() {
             return Err(self.unfit(
-                "it was made without --delta, which says what deltas do: make it anew with it, or \
+                "it was made without --delta, which says what deltas do: create it again with --delta, or \
                  let the rows update"
                     .to_owned(),
             ));
@@ -129,7 +129,7 @@ impl<'a> TableFit<'a> {
         let own_ms = match self.options.expiry {
             live::Expiry::Never if request.ttl.is_some() => {
                 return Err(self.unfit(
-                    "it was made without expiry: make it anew with it, or load without --ttl and \
+                    "it was made without expiry: create it again with expiry, or load without --ttl and \
                      --ttl-column"
                         .to_owned(),
                 ));

@@ -65,11 +65,11 @@ pub enum PushError {
     )]
     DeltaOfRows,
     #[error(
-        "deltas that append put bytes behind bytes, and the values are {values}: give --value a column of \
+        "append deltas add bytes at the end of bytes, and the values are {values}: give --value a column of \
          text or bytes, or leave --delta out"
     )]
     AppendToNested { values: &'static str },
-    #[error("the version to go on with does not fit: {problem}")]
+    #[error("the base version (--onto) does not fit: {problem}")]
     Onto { problem: String },
 }
 

@@ -87,7 +87,7 @@ impl Layer {
     pub fn key(&self) -> Result<KeyTemplate, PushError> {
         let text = &self.manifest().key;
         text.parse().map_err(|_| PushError::Onto {
-            problem: format!("its key template '{text}' is none that this program knows"),
+            problem: format!("its key template '{text}' is not one that this program knows"),
         })
     }
 

@@ -323,7 +323,7 @@ fn only_bytes_are_appended_to() {
     };
     let rows = push(&rows, &store, &Silent).unwrap_err().to_string();
     assert!(
-        rows.contains("bytes behind bytes") && rows.contains("whole rows"),
+        rows.contains("bytes at the end of bytes") && rows.contains("whole rows"),
         "{rows}"
     );
     assert!(store.tables().unwrap().is_empty());

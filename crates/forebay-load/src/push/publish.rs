@@ -111,7 +111,7 @@ fn moved_meanwhile(
     let (limit, before) = match request.onto {
         Some(BaseVersion::Current) if serving != base => (
             "onto current",
-            format!("and this one goes on with {}", name(base)),
+            format!("and this one is based on {}", name(base)),
         ),
         _ if request.swap && serving != served => (
             MOVED_MEANWHILE,

@@ -11,7 +11,8 @@ use super::blob::Blob;
 use super::error::SourceError;
 use super::find::FoundFile;
 use super::hive::{Partition, PartitionTypes};
-use super::{Content, File, SourceOptions, guesses};
+use super::{Content, File, SourceOptions};
+use crate::sources::text_files::guesses;
 
 /// The number of remote files described at once.
 const AT_ONCE: usize = 16;

@@ -94,7 +94,7 @@ pub enum SourceError {
         advice: String,
     },
     #[error(
-        "{file}: neither its name nor its beginning tells the format ({what}): give --format, one of parquet, csv, \
+        "{file}: neither its name nor its beginning shows the format ({what}): give --format, one of parquet, csv, \
          jsonl, arrow, pcap"
     )]
     UnknownFormat { file: String, what: String },

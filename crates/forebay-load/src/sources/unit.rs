@@ -12,12 +12,12 @@ use super::batch_bytes;
 use super::batches::Slice;
 use super::capture::CapturePart;
 use super::error::SourceError;
-use super::look_all::TextUnit;
 use super::origin::{Origin, Places, Reject, culprit, row_as_json};
 use super::parquet::RowGroup;
-use super::text::{TextPart, decode_schema};
 use super::{Content, File};
 use crate::convert::{Changes, Converter, Failures, Rules, Trouble};
+use crate::sources::text_files::look_all::TextUnit;
+use crate::sources::text_files::text::{TextPart, decode_schema};
 
 /// A unit of reading: a part of a file.
 #[derive(Debug, Clone)]

@@ -100,7 +100,7 @@ impl AllTables {
             return;
         };
         if let Err(error) = self.announcing(|announcing| announcing.node(&node.address, None)) {
-            warn!(%error, "the store still names this node as one to be told of changes");
+            warn!(%error, "the store still lists this node as one to notify of changes");
         }
     }
 
@@ -128,7 +128,8 @@ impl AllTables {
                 self.is_forbidden = true;
                 warn!(
                     %error,
-                    "this node may not write {TABLES} in the store: nobody can tell it of swaps, so it sees them when it polls"
+                    "this node may not write {TABLES} in the store: it is not notified of swaps, \
+                     and sees them only when it polls"
                 );
             }
             Err(error) => warn!(%error, "{TABLES} in the store was not written; it is tried again"),

@@ -211,7 +211,7 @@ impl Fetcher {
                 self.drop_files(&files, &report.damaged)?;
                 return Err(unsound);
             }
-            warn!(%table, version = manifest.version, %problem, "it is brought anew");
+            warn!(%table, version = manifest.version, %problem, "damaged files are fetched again");
             fetching.fetch_again(&files, &report.damaged)?;
         }
         Ok(())
@@ -340,7 +340,7 @@ impl Fetcher {
     ) -> Result<Manifest, PullError> {
         match here.manifest(version) {
             Err(error @ (StoreError::NoVersion { .. } | StoreError::Damaged { .. })) => {
-                warn!(table = %here.name(), version, %error, "the manifest is brought anew");
+                warn!(table = %here.name(), version, %error, "the manifest is fetched again");
             }
             manifest => return Ok(manifest?),
         }
@@ -368,7 +368,7 @@ impl Fetcher {
             return Ok(0);
         }
         let table = here.name();
-        warn!(%table, version, runs = damaged.len(), "damaged here: brought anew");
+        warn!(%table, version, runs = damaged.len(), "damaged runs are fetched again");
         let fetch_again = || self.fetch_again(here, version, damaged, origins, cancelled);
         self.doing(table, "repairing", fetch_again)
     }

@@ -216,7 +216,7 @@ fn ranges(index: usize, table: &TableSpec) -> Result<Vec<Range>, InputError> {
         len if len == count + 1 => &keys[1..count],
         len => {
             let problem = format!(
-                "{len} boundaries do not cut a table into {count} partitions: give the {} between them",
+                "{len} boundaries do not split a table into {count} partitions: give the {} between them",
                 count - 1
             );
             return Err(InputError::new(path, problem));

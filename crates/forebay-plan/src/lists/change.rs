@@ -124,7 +124,7 @@ pub(super) fn check_old(old: &[Class], line: &Line) -> Result<(), ListsError> {
     if old.is_empty() {
         return wrong(
             0,
-            "is missing: without classes, lay the line out anew".to_owned(),
+            "is missing: without classes, make a new layout".to_owned(),
         );
     }
     let places = line.places();

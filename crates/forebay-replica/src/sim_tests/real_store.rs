@@ -330,7 +330,7 @@ fn entries_behind(
     if known.before.index > place.index {
         let before = known.before;
         return Err(broken(format!(
-            "the state is at {place}, and its log begins behind {before}"
+            "the state is at {place}, but its log begins after {before}"
         )));
     }
     if known.last.index <= place.index || !goes_on(open, known, place)? {

@@ -7,6 +7,7 @@
 
 mod ask;
 mod assembly;
+mod class_redirects;
 mod config;
 mod counts;
 mod coverage;
@@ -17,7 +18,6 @@ mod gets;
 mod link;
 mod live;
 mod node;
-mod notify;
 mod page;
 mod peer_senders;
 mod peers;
@@ -32,12 +32,12 @@ mod walk;
 mod walked;
 
 pub use assembly::{ClusterNode, NodeError, NodeSetup};
+pub use class_redirects::ClassRedirects;
 pub use config::{ClusterConfig, ForwardLimits};
 pub use elsewhere::elsewhere;
 pub use frame::{DAMAGED, NOT_HERE};
 pub use live::PartAsk;
 pub use node::{Cluster, PeerIdentity};
-pub use notify::ClassRedirects;
 pub use page::Spot;
 pub use peers::PeerClient;
 pub use pins::{PeerTls, Pin, PinnedPeers, pin_of};

@@ -7,10 +7,10 @@ use forebay_cluster::map::ClusterMap;
 use forebay_cluster::{HostPort, Member, NodeId};
 use forebay_io::{Clock, Net};
 
+use super::class_redirects::ClassChanges;
 use super::config::{ClusterConfig, ForwardLimits};
 use super::counts::ClusterCounts;
 use super::link::{Dialer, Links};
-use super::notify::ClassChanges;
 use super::pins::Pin;
 use crate::client::Client;
 use crate::config::HIGH_WATER;

@@ -1,42 +1,13 @@
 //! The commands: one table lists all of them, and each family has a file.
 
-mod acl;
-mod bits;
-mod call;
-mod cell;
-mod clients;
-mod cluster;
-mod compare;
-mod connection;
-mod count;
-mod exec;
-mod expire;
-mod float_text;
-mod get;
-mod hash;
-mod hash_edit;
-mod held;
-mod introspect;
-mod keyspace;
-mod list;
-mod list_edit;
-mod list_move;
-mod moments;
-mod names;
-mod put;
-mod range;
-mod record;
-mod rename;
-mod scan;
-mod schema;
-mod string;
+mod admin;
+mod hashes;
+mod keys;
+mod lists;
+mod running;
 mod table;
-mod transaction;
-mod tune;
-mod txn;
-mod value;
+mod values;
 mod watch;
-mod write;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -45,22 +16,24 @@ use std::sync::LazyLock;
 use forebay_engine::{Source, ValueKind};
 
 use crate::resp::{Args, Reply};
-pub use call::{Call, Reading, Scope, SessionCall, find_source, no_permission, no_table, split};
-pub use compare::KeyVersion;
-pub use get::{KEYS_AT_ONCE, reply_values};
-pub use held::KeyGuard;
-pub use keyspace::check_walked;
-pub use names::KeyNames;
-pub use range::{
+pub use keys::keyspace::check_walked;
+pub use keys::range::{
     DeleteRequest, REPLY_BYTES as RANGE_BYTES, RangePiece, RangeRequest, no_key_order,
 };
-pub use scan::{ScanCursor, ScanCursors, ScanRequest, first_hash, numbered, place_of_hash};
+pub use keys::scan::{ScanCursor, ScanCursors, ScanRequest, first_hash, numbered, place_of_hash};
+pub use running::call::{
+    Call, Reading, Scope, SessionCall, find_source, no_permission, no_table, split,
+};
+pub use running::held::KeyGuard;
+pub use running::names::KeyNames;
+pub use running::transaction::QueuedCommands;
+use running::txn::Edit;
+pub use running::value::write_text;
+pub use running::write::{ManyFn, RangeDelete, batch_table, check_key, live_error, refuse_write};
 pub use table::COMMANDS;
-pub use transaction::QueuedCommands;
-use txn::Edit;
-pub use value::write_text;
+pub use values::compare::KeyVersion;
+pub use values::get::{KEYS_AT_ONCE, reply_values};
 pub use watch::{WatchAsk, Watches};
-pub use write::{ManyFn, RangeDelete, batch_table, check_key, live_error, refuse_write};
 
 /// The outcome of a command. If `Ok`, its reply is complete, otherwise it is withdrawn.
 pub type Answer = Result<(), CommandError>;

@@ -1,12 +1,14 @@
 //! The table of all commands.
 
-use super::txn::Edit;
+use super::watch;
 use super::{Command, Keys, Run};
-use super::{
-    acl, bits, clients, cluster, compare, connection, count, expire, get, hash, hash_edit,
-    introspect, keyspace, list, list_edit, list_move, put, range, record, rename, scan, schema,
-    string, transaction, tune, watch,
-};
+use crate::command::admin::{acl, clients, cluster, connection, introspect, schema, tune};
+use crate::command::hashes::{hash, hash_edit};
+use crate::command::keys::{expire, keyspace, put, range, record, rename, scan};
+use crate::command::lists::{list, list_edit, list_move};
+use crate::command::running::transaction;
+use crate::command::running::txn::Edit;
+use crate::command::values::{bits, compare, count, get, string};
 use crate::resp::Args;
 
 const NONE: Keys = Keys {
@@ -242,9 +244,9 @@ pub static COMMANDS: &[Command] = &[
     read("ping", -1, NONE, "connection", "PONG.", connection::ping),
     read("echo", 2, NONE, "connection", "Gives its argument back.", connection::echo),
     session("hello", -1, BEFORE_AUTH, "connection", "Chooses RESP2 or 3.", connection::hello),
-    session("auth", -2, BEFORE_AUTH, "connection", "Tells who the client is.", connection::auth),
+    session("auth", -2, BEFORE_AUTH, "connection", "Says who the client is.", connection::auth),
     session("quit", -1, BEFORE_AUTH, "connection", "Ends the connection.", connection::quit),
-    session("reset", 1, STATE, "connection", "Begins the session anew.", connection::reset),
+    session("reset", 1, STATE, "connection", "Resets the session.", connection::reset),
     session("select", 2, STATE, "connection", "There is only database 0.", connection::select),
     session("client", -2, STATE, "connection", "About connections.", clients::client),
     session("acl", -2, STATE, "connection", "WHOAMI, CAT, LIST, USERS, GETUSER.", acl::acl),
@@ -273,7 +275,7 @@ pub static COMMANDS: &[Command] = &[
     session("kv.schema", 2, STATE, "server", "What the values of a table are, as JSON.", schema::schema),
     session("module", -2, STATE, "server", "LIST: none.", introspect::module),
     edit("set", -3, "string", "Sets a value.", (put::set, put::set_reads)),
-    edit("setnx", 3, "string", "Sets a value if there is none.", (put::setnx, always)),
+    edit("setnx", 3, "string", "Sets a value if the key is absent.", (put::setnx, always)),
     edit("setex", 4, "string", "Sets a value and its seconds to live.", (put::setex, never)),
     edit("psetex", 4, "string", "Sets a value and its milliseconds to live.", (put::psetex, never)),
     edit("getex", -2, "string", "Gives a value and changes when it expires.", (expire::getex, always)),
@@ -311,7 +313,7 @@ pub static COMMANDS: &[Command] = &[
     edit("lset", 4, "list", "Changes an item of a list.", (list_edit::lset, always)),
     edit("lrem", 4, "list", "Takes items out that are equal.", (list_edit::lrem, always)),
     edit("ltrim", 4, "list", "Keeps a part of a list.", (list_edit::ltrim, always)),
-    edit("linsert", 5, "list", "Adds an item beside another.", (list_edit::linsert, always)),
+    edit("linsert", 5, "list", "Adds an item next to another.", (list_edit::linsert, always)),
     many("del", -2, ALL, "keyspace", "Deletes keys; how many there were.", DEL),
     many("unlink", -2, ALL, "keyspace", "Deletes keys; how many there were.", DEL),
     many("mset", -3, PAIRS, "string", "Sets several values.", MSET),

@@ -16,11 +16,13 @@
 use forebay_engine::live::{Expiry, KeyWatch, LiveTable};
 use forebay_engine::{PartitionId, Source, TableName};
 
-use super::call::{SessionCall, find_source, no_permission, no_table, not_served, split};
-use super::compare::KeyVersion;
-use super::names::{KeyNames, wire_key};
-use super::txn::Txn;
 use super::{Answer, CommandError};
+use crate::command::running::call::{
+    SessionCall, find_source, no_permission, no_table, not_served, split,
+};
+use crate::command::running::names::{KeyNames, wire_key};
+use crate::command::running::txn::Txn;
+use crate::command::values::compare::KeyVersion;
 use crate::execute::View;
 use crate::resp::{Args, OwnedArgs};
 use crate::users::Verb;
@@ -190,7 +192,7 @@ impl Watches {
         match self.watched.iter().all(is_of) {
             true => Ok(()),
             false => Err(CommandError::error(format!(
-                "CROSSSLOT a key that WATCH named lies in another partition than those that this MULTI \
+                "CROSSSLOT a key that WATCH named is in another partition than those that this MULTI \
                  writes to in table '{}': give keys that belong together a hash tag",
                 table.name()
             ))),

@@ -129,7 +129,7 @@ fn rollouts(page: &mut Page, rollouts: &RolloutFacts) {
     let (name, count) = ("forebay_cluster_rollouts", rollouts.count as u64);
     page.one(name, "gauge", "Rollouts under way.", count);
     let name = "forebay_cluster_rollout_age_seconds";
-    let help = "Since the oldest rollout under way was begun; 0: there is none.";
+    let help = "Seconds since the oldest rollout under way began; 0: no rollout.";
     page.one(name, "gauge", help, rollouts.oldest.as_secs());
 }
 
@@ -138,7 +138,7 @@ fn plan(page: &mut Page, plan: PlanFacts) {
         "forebay_cluster_plan_batches_left",
         plan.batches_left as u64,
     );
-    let help = "Batches of the plan that is carried out which are not done; 0: there is none.";
+    let help = "Batches of the plan under way that are not done; 0: no plan.";
     page.one(name, "gauge", help, left);
     let name = "forebay_cluster_plan_remaining_seconds";
     let help = "How long that takes by the pace of the batches that are done; 0: not known.";

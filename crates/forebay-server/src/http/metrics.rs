@@ -205,7 +205,7 @@ fn tables(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
         (
             "forebay_table_swaps_total",
             "counter",
-            "Times that another version came to serve.",
+            "Swaps to another version.",
             |s| s.swaps,
         ),
         (

@@ -113,7 +113,7 @@ const FAMILIES: [(&str, &str, &str, PullMetrics); 6] = [
     (
         "forebay_pull_repairs_total",
         "counter",
-        "Files that were damaged here and pulled anew.",
+        "Damaged files that were pulled again.",
         |pull| pull.repaired,
     ),
 ];
@@ -131,7 +131,7 @@ pub fn metrics(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
     let help = "1: the source of pulls answers.";
     let answers = u64::from(pulled.reached && pulled.problem.is_none());
     page.one("forebay_pull_source_up", "gauge", help, answers);
-    let help = "What pulls may bring a second now; 0: no limit.";
+    let help = "Bytes a second that pulls may transfer now; 0: no limit.";
     let rate = pulled.rate_bytes.unwrap_or(0);
     page.one("forebay_pull_rate_bytes", "gauge", help, rate);
     let help = "How often that was lowered because serving had become slow.";

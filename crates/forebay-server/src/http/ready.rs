@@ -97,7 +97,7 @@ fn node_problems(shared: &Shared) -> Vec<String> {
     if let Some(cluster) = &shared.cluster
         && cluster.member().facts().is_cut_off
     {
-        problems.push("cut off from the cluster: no rows are answered".to_owned());
+        problems.push("cut off from the cluster: this node answers no reads of rows".to_owned());
     }
     let replicas = shared
         .cluster

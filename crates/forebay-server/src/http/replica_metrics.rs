@@ -22,7 +22,7 @@ struct ReplicasHere {
     unhealthy: u64,
     silent: u64,
     behind: u64,
-    /// Partitions of which something keeps this node from the desired state.
+    /// 1 if this node has a problem with the table, such as a full disk; else 0.
     troubled: u64,
 }
 
@@ -52,7 +52,7 @@ const FAMILIES: [(&str, &str, ReplicaMetrics); 8] = [
     ),
     (
         "forebay_cluster_unhealthy_replicas",
-        "Replicas here that forgot or are damaged, and take no part.",
+        "Replicas here that are lost or unhealthy, and are being replaced.",
         |replicas| replicas.unhealthy,
     ),
     (
@@ -127,12 +127,10 @@ fn logs<'a>(
         }
     }
     let counts = replicas.host().counts();
-    let help =
-        "Copies of partitions that replicas here were brought, as no log went back far enough.";
+    let help = "Copies of partitions fetched by replicas here, as no log went back far enough.";
     let copies = counts.copies.load(Ordering::Relaxed);
     page.one("forebay_cluster_copies_total", "counter", help, copies);
-    let help =
-        "Bytes of log entries read from files here, for replicas elsewhere that were behind.";
+    let help = "Bytes of log entries read from files here, for lagging replicas on other nodes.";
     let bytes = counts.tail_bytes.load(Ordering::Relaxed);
     page.one(
         "forebay_cluster_log_sent_bytes_total",

@@ -134,8 +134,8 @@ fn no_permit(server: &Shared, source: Source<'_>, key: &[u8]) -> ErrorAnswer {
              that yet: read it by RESP, or ask again after the next write"
         ),
         false => format!(
-            "the replica here of the key's partition of table '{table}' does not lead: KV.MAP {table} \
-             tells who leads, and RESP leads there"
+            "the replica here of the key's partition of table '{table}' is not the leader: KV.MAP {table} \
+             names the leader, and RESP redirects to it"
         ),
     };
     ErrorAnswer::new(StatusCode::MISDIRECTED_REQUEST, text)
@@ -147,7 +147,7 @@ fn row_text(source: Source<'_>, key: &[u8]) -> Result<Vec<u8>, ErrorAnswer> {
     let unread = |error: SourceError| match error {
         error if error.is_not_here() => ErrorAnswer::new(
             StatusCode::MISDIRECTED_REQUEST,
-            format!("{error}: KV.MAP {} tells where", source.table()),
+            format!("{error}: KV.MAP {} says where", source.table()),
         ),
         error => failed(error.to_string()),
     };

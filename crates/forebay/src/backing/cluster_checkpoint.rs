@@ -16,7 +16,7 @@ use reqwest::StatusCode;
 use super::node_files::{NodeCheckpoint, NodeFiles, is_given_up};
 use super::scratch::ScratchDir;
 use crate::context::Context;
-use crate::node_http::{Answer, NodeHttp, PageError};
+use crate::nodes::node_http::{Answer, NodeHttp, PageError};
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// The time for writing what is in memory, at the rate of the nodes' disks.

@@ -1,7 +1,6 @@
 //! Checkpoints of tables that are copied: from the nodes of a cluster, into and out of backups.
 
 pub mod cluster_checkpoint;
-pub mod into_cluster;
 mod node_files;
 pub mod place;
 pub mod scratch;

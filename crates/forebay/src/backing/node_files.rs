@@ -12,7 +12,7 @@ use forebay_io::{Clock, ReadFile};
 
 use reqwest::{Method, StatusCode};
 
-use crate::node_http::{Answer, NodeHttp, PageError};
+use crate::nodes::node_http::{Answer, NodeHttp, PageError};
 
 /// How long a part of a file may take.
 const READ: Duration = Duration::from_secs(60);

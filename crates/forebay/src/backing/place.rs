@@ -13,7 +13,7 @@ use crate::context::Context;
 pub fn open(name: &str, create: bool, context: &Context) -> anyhow::Result<BackupPlace> {
     if create && is_in_store(name, context.store_name()) {
         wrong!(
-            "{name} lies in the store {}: name a place that is outside of it",
+            "{name} is inside the store {}: name a place outside the store",
             context.store_name()
         );
     }

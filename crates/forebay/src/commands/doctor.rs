@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::doctor::{Finding, Severity, cluster, machine, store};
 use crate::exit::Outcome;
-use crate::render::Columns;
+use crate::printing::render::Columns;
 
 /// Check the store, this machine, and all nodes of a cluster: rights, space, limits, conditional
 /// writes, ports, clocks, certificates, versions, settings that differ

@@ -19,8 +19,9 @@ use super::serve_cluster::ClusterArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::log::LogFormat;
+use crate::printing::human;
 use crate::pulling::{PullServer, PullsOf};
-use crate::{human, log, memory};
+use crate::{log, memory};
 
 /// Serve the store's tables to Redis clients, including writes to live tables, and health, metrics
 /// and administration over HTTP
@@ -292,7 +293,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     let node = args.node_address(running.http_address());
     if puller.is_some() && node.is_none() && args.advertise_http.is_none() {
         warn!(
-            "no command can tell this node of swaps: --advertise-http HOST:PORT says where its HTTP is reached"
+            "no command can notify this node of swaps: --advertise-http HOST:PORT says where its HTTP is reached"
         );
     }
     let pulling = puller

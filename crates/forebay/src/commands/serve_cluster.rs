@@ -22,8 +22,8 @@ use forebay_server::{ClusterNode, NodeSetup, ServerConfig};
 use tracing::warn;
 
 use crate::context::Context;
-use crate::human;
-use crate::node_key::NodeKey;
+use crate::nodes::node_key::NodeKey;
+use crate::printing::human;
 
 /// What to do about a cache that cannot be written to.
 const ROOM: &str = "make room on its disk, or see to its permissions, and start the node again";

@@ -14,8 +14,8 @@ use super::Finding;
 use crate::commands::cluster::status;
 use crate::context::Context;
 use crate::error_kind::words;
-use crate::human::counted;
-use crate::node_http::NodeHttp;
+use crate::nodes::node_http::NodeHttp;
+use crate::printing::human::counted;
 
 const CONNECT: Duration = Duration::from_secs(2);
 /// The greatest clock skew: entries of logs, leases and expiries use the clocks of nodes.

@@ -6,8 +6,8 @@ use forebay_io::Disk;
 use forebay_io::raw::open_files_limit;
 
 use super::Finding;
-use crate::human;
 use crate::memory;
+use crate::printing::human;
 
 /// With fewer open files a server refuses clients early.
 const FEW_FILES: u64 = 4096;

@@ -11,7 +11,7 @@ use forebay_objects::{Patience, StoreMemory};
 use super::Finding;
 use crate::context::Context;
 use crate::error_kind::words;
-use crate::human;
+use crate::printing::human;
 
 /// The file that is written and removed to check that writing works.
 const PROBE: &str = "doctor.probe";

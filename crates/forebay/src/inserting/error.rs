@@ -58,7 +58,7 @@ pub enum InsertError {
     )]
     OldProgram { node: String },
     #[error(
-        "no node of the cluster tells where the table's partitions are: {words}; nothing was written"
+        "no node of the cluster reports where the table's partitions are: {words}; nothing was written"
     )]
     NoRoutes { words: String },
     #[error("the operation was stopped. {inserted}")]

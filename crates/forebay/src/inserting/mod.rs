@@ -40,7 +40,7 @@ use forebay_load::load::StagedRows;
 use forebay_load::progress::{Progress, Unit};
 use forebay_load::sort::Arrangement;
 
-use crate::login::NodeLogin;
+use crate::nodes::login::NodeLogin;
 
 pub use clients::InsertEnd;
 pub use error::InsertError;

@@ -214,8 +214,8 @@ impl SharedRoutes {
             Some(RespAnswer::Error(words)) => Err(unclear(words)),
             Some(answer) => self
                 .ranges(answer)
-                .ok_or_else(|| unclear("KV.MAP tells something else than ranges")),
-            None => Err(unclear("KV.MAP tells nothing")),
+                .ok_or_else(|| unclear("KV.MAP answers something other than ranges")),
+            None => Err(unclear("KV.MAP answers nothing")),
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::TlsConnector;
 
 use super::resp::{RespAnswer, parse, push_command};
-use crate::login::NodeLogin;
+use crate::nodes::login::NodeLogin;
 
 /// The time to connect to a node before it is avoided.
 const CONNECT: Duration = Duration::from_secs(2);

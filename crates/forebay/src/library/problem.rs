@@ -6,7 +6,7 @@ use forebay_run::row::RowError;
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The given value does not fit the table.
-    #[error("table {table} holds {holds}: {given} is none; give {give}")]
+    #[error("table {table} holds {holds}: {given} is not one; give {give}")]
     NoValue {
         table: String,
         holds: &'static str,

@@ -11,7 +11,7 @@ use forebay_load::progress::{Progress, Unit};
 use forebay_run::error::lines_without_controls;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use crate::human;
+use crate::printing::human;
 
 use super::meter::{Reading, unit_name};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_load::progress::Unit;
 use serde::Serialize;
 
-use crate::human;
+use crate::printing::human;
 
 /// The progress of a stage at one moment.
 #[derive(Debug, Clone, Serialize)]

@@ -7,8 +7,8 @@ use forebay_replica::GroupId;
 
 use super::commons::ReplicaCommons;
 use super::load_runs::ProposedLoad;
-use crate::live::{OrderedLoad, ReplicaOrder};
-use crate::reports::{LoadPosition, LoadedState};
+use crate::measures::reports::{LoadPosition, LoadedState};
+use crate::routing::live::{OrderedLoad, ReplicaOrder};
 
 /// The time after which a load is proposed again if it was not added.
 const AGAIN: Duration = Duration::from_secs(10);

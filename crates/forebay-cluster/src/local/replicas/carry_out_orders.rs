@@ -12,8 +12,8 @@ use super::opening::{HeldTable, KeepError, TableOpener, replicated};
 use super::peers::PeerMaker;
 use super::peers_file::PeersFile;
 use super::roster::Roster;
-use crate::live::{ReplicaOrder, ReplicaOrders};
-use crate::reports::ReplicaProblem;
+use crate::measures::reports::ReplicaProblem;
+use crate::routing::live::{ReplicaOrder, ReplicaOrders};
 
 /// The tables of which this node has replicas. One thread at a time owns it.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl ReplicaKeeper {
             self.commons.hide(&name);
             self.commons.checkpoints.end_of_table(&name);
             if let Err(error) = held.close() {
-                warn!(table = %name, %error, "its replicas may have to join their groups anew");
+                warn!(table = %name, %error, "its replicas may have to join their groups again");
             }
         }
     }
@@ -247,7 +247,7 @@ impl ReplicaKeeper {
             if let Err(KeepError::Lasts(problem, text)) =
                 self.maker.run(&self.commons, held, order, seed)
             {
-                warn!(table = %name, group = order.group.0, text, "a replica cannot go on");
+                warn!(table = %name, group = order.group.0, text, "a replica cannot continue");
                 self.problems.insert(place(order), problem);
             }
         }

@@ -84,7 +84,7 @@ impl LocalReplicas {
         let is_held = |held: &HeldGroup| self.commons.host.is_held(held.group);
         match held.iter().all(is_held) {
             true => Ok(taken),
-            false => Err(overtaken("it took too long, and writes went on")),
+            false => Err(overtaken("it took too long, and writes continued")),
         }
     }
 

@@ -22,9 +22,9 @@ use super::source::CopySource;
 use super::staged_files::StagedFiles;
 use super::waker::Waker;
 use super::{OpenLiveTables, ReplicaParts};
-use crate::live::ReplicaOrder;
 use crate::local::traffic::TrafficSeen;
-use crate::reports::ReplicaProblem;
+use crate::measures::reports::ReplicaProblem;
+use crate::routing::live::ReplicaOrder;
 
 /// A replica, by its group and its peer.
 pub type ReplicaPlace = (GroupId, PeerId);

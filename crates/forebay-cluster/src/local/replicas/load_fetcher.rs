@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::commons::ReplicaCommons;
 use super::load_runs::{FetchFailure, MissingRun};
-use crate::version::SPARE_BYTES;
+use crate::routing::version::SPARE_BYTES;
 
 /// The time between two checks for runs that could not be fetched before.
 const LOOK: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ impl LoadFetcher {
             && thread.thread().id() != this_thread
             && thread.join().is_err()
         {
-            warn!("the thread that brings loads ended by a panic");
+            warn!("the thread that fetches loads panicked");
         }
     }
 }
@@ -193,8 +193,8 @@ impl LoadFetches {
         match staged.free_bytes() {
             Some(free) if bytes.saturating_add(SPARE_BYTES) > free => {
                 Err(FetchFailure::Lasts(format!(
-                    "its run takes {bytes} bytes here, {free} are free, and {SPARE_BYTES} are to be left: make room, or \
-                     give the cluster more nodes"
+                    "its run takes {bytes} bytes here, but {free} bytes are free, and {SPARE_BYTES} \
+                     must stay free: make room, or add nodes to the cluster"
                 )))
             }
             _ => Ok(()),

@@ -14,9 +14,9 @@ use forebay_host::LoadedRuns;
 use parking_lot::Mutex;
 use thiserror::Error;
 
-use crate::live::{OrderedLoad, ReplicaOrder};
+use crate::measures::reports::LoadedState;
 use crate::model::EndedLoad;
-use crate::reports::LoadedState;
+use crate::routing::live::{OrderedLoad, ReplicaOrder};
 
 /// The time between two tries to fetch a run.
 const RETRY: Duration = Duration::from_secs(2);

@@ -64,8 +64,8 @@ use parking_lot::Mutex;
 
 use crate::ids::NodeId;
 use crate::link::{DeferredAnswer, Peers};
-use crate::live::ReplicaOrders;
-use crate::reports::GroupReport;
+use crate::measures::reports::GroupReport;
+use crate::routing::live::ReplicaOrders;
 use crate::wire::from_bytes;
 use carry_out_orders::ReplicaKeeper;
 pub use checkpoints::PartError;

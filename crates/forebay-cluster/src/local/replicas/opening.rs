@@ -17,7 +17,7 @@ use thiserror::Error;
 use tracing::warn;
 
 use super::peers_file::{PeersFile, SavedPeer, SavedPeers, log_dir};
-use crate::reports::ReplicaProblem;
+use crate::measures::reports::ReplicaProblem;
 
 /// Why replicas cannot be kept now.
 #[derive(Debug, Error)]
@@ -173,7 +173,11 @@ impl TableOpener {
         }
         if is_live && let Ok(info) = self.cache.live_info(name) {
             let is_ours = info.options.replication.is_some();
-            let alien = || KeepError::Passes("it lies here, and is not replicated".to_owned());
+            let alien = || {
+                KeepError::Passes(
+                    "this node has a table of that name, which is not replicated".to_owned(),
+                )
+            };
             is_ours.then_some(()).ok_or_else(alien)?;
         }
         self.forget_replicas(name)?;
@@ -222,7 +226,7 @@ impl TableOpener {
                 Err(OpenError::Group { group, problem })
                     if note.peers.iter().any(|peer| peer.group.0 == group) =>
                 {
-                    warn!(table = %table.name(), group, problem, "a replica is none any more");
+                    warn!(table = %table.name(), group, problem, "a replica was lost");
                     note.peers.retain(|peer| peer.group.0 != group);
                 }
                 Err(error) => return Err(error.into()),
@@ -250,7 +254,8 @@ impl HeldTable {
     pub fn trouble(&self) -> Option<String> {
         if let Some(problem) = self.log.no_room() {
             return Some(format!(
-                "{problem}: its replicas here promise nothing until there is room; then they go on by themselves"
+                "{problem}: its replicas on this node acknowledge nothing until there is room; \
+                 then they continue automatically"
             ));
         }
         let stats = self.table.stats();

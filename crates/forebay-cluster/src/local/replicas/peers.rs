@@ -22,8 +22,8 @@ use super::load_runs::LoadRuns;
 use super::opening::{HeldTable, KeepError, found};
 use super::peers_file::{SavedChild, SavedPeer};
 use super::roster::nodes_of;
-use crate::live::ReplicaOrder;
-use crate::reports::ReplicaProblem;
+use crate::measures::reports::ReplicaProblem;
+use crate::routing::live::ReplicaOrder;
 
 /// The parts from which replicas are created.
 #[derive(Debug)]
@@ -144,7 +144,10 @@ impl PeerMaker {
         old: SavedPeer,
     ) -> Result<(), KeepError> {
         if !held.note.get().peers.contains(&old) {
-            let problem = format!("what it was to go on from, peer {}, is not here", old.peer);
+            let problem = format!(
+                "peer {}, from which it is to continue, is not on this node",
+                old.peer
+            );
             return Err(KeepError::Lasts(ReplicaProblem::Forgot, problem));
         }
         if held.running.remove(&old.group) {
@@ -164,7 +167,7 @@ impl PeerMaker {
         held.starts.insert(order.group, start);
         held.engine_log.forget(old.group)?;
         let (group, peer) = (order.group.0, order.peer.0);
-        info!(table = %held.name(), group, peer, from = old.group.0, "a replica goes on alone");
+        info!(table = %held.name(), group, peer, from = old.group.0, "a replica continues alone");
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::live::ReplicaOrder;
+use crate::routing::live::ReplicaOrder;
 
 const FORMAT: u64 = 1;
 
@@ -137,7 +137,7 @@ impl PeersFile {
             Ok((note, _)) => Ok(note),
             Err(error) => {
                 let path = path.display();
-                warn!(%path, %error, "replicas that are here are none of those that were");
+                warn!(%path, %error, "this node starts without its earlier replicas");
                 Ok(Self::default())
             }
         }

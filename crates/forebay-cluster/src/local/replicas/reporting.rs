@@ -8,7 +8,7 @@ use forebay_replica::GroupId;
 
 use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
 use crate::local::traffic::CountedTraffic;
-use crate::reports::{GroupReport, LeaderReport, LeaderlessReplica, ReplicaProblem};
+use crate::measures::reports::{GroupReport, LeaderReport, LeaderlessReplica, ReplicaProblem};
 
 impl ReplicaCommons {
     /// Returns the reports of all ordered replicas of which something is known.

@@ -10,7 +10,7 @@ use forebay_replica::{GroupId, PeerId};
 
 use crate::ids::{HostPort, NodeId};
 use crate::link::Peers;
-use crate::live::ReplicaOrder;
+use crate::routing::live::ReplicaOrder;
 
 /// The nodes of groups' peers, and the addresses of the nodes.
 #[derive(Debug, Default)]

@@ -15,8 +15,8 @@ use forebay_io::Clock;
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
-use crate::live::{ReplicaOrder, ReplicaOrders};
-use crate::reports::GroupReport;
+use crate::measures::reports::GroupReport;
+use crate::routing::live::{ReplicaOrder, ReplicaOrders};
 
 /// How long after the start to wait for a replica that knows no leader. After that, the other nodes
 /// are probably down: perhaps they start only once this node is ready.

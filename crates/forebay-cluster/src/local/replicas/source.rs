@@ -71,7 +71,9 @@ impl CopySource {
         at_least: u64,
     ) -> io::Result<Bytes> {
         if self.copies.lock().len() >= MOST_COPIES {
-            return Err(io::Error::other("too many copies are brought from here"));
+            return Err(io::Error::other(
+                "too many copies are being fetched from this node",
+            ));
         }
         let copy = state.copy().map_err(io::Error::other)?;
         let applied = copy.content().applied.as_ref();

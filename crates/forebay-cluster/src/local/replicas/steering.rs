@@ -11,7 +11,7 @@ use forebay_host::GroupStanding;
 use forebay_replica::{GroupId, SplitEntry, SteeringStep, next_step};
 
 use super::commons::{PreparedSplit, ReplicaCommons};
-use crate::live::ReplicaOrder;
+use crate::routing::live::ReplicaOrder;
 
 /// The time after which leaders check again, because their proposals may have been dropped.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

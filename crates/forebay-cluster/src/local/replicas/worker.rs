@@ -12,7 +12,7 @@ use tracing::warn;
 use super::ReplicaWatch;
 use super::carry_out_orders::ReplicaKeeper;
 use super::commons::ReplicaCommons;
-use crate::live::ReplicaOrders;
+use crate::routing::live::ReplicaOrders;
 
 /// The time between two rounds if nothing happens.
 const LOOK: Duration = Duration::from_secs(1);

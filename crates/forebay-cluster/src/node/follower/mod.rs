@@ -19,10 +19,10 @@ use super::events::{Activation, FollowerAction, FollowerEvent, Serve};
 use super::reported_state::{ReportedState, is_news};
 use super::suspicions::{RoutingChanged, Suspicions};
 use crate::ids::{ClusterId, HostPort, NodeId};
+use crate::measures::reads::ReadsReport;
+use crate::measures::reporting::ReportQueue;
 use crate::message::{Beat, BeatReply, Introduction, NodeRoom};
 use crate::model::{Head, Model, Phase};
-use crate::reads::ReadsReport;
-use crate::reporting::ReportQueue;
 use crate::time::{Now, Timing};
 use replicas::Replicas;
 

@@ -8,12 +8,12 @@ use forebay_replica::{GroupId, PeerId};
 
 use super::Follower;
 use crate::ids::NodeId;
-use crate::live::{ReplicaOrder, ReplicaOrders, missing, orders};
+use crate::measures::reporting::ReportQueue;
+use crate::measures::reports::GroupReport;
 use crate::message::{LeadersMark, LeadersReport};
 use crate::model::Head;
 use crate::node::events::FollowerAction;
-use crate::reporting::ReportQueue;
-use crate::reports::GroupReport;
+use crate::routing::live::{ReplicaOrder, ReplicaOrders, missing, orders};
 use crate::time::Now;
 
 /// A follower's knowledge of replicas of live tables.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use forebay_io::{Clock, Disk, Lock, replace_file};
 
+use crate::documents::holder::{holder_words, try_lock};
+use crate::documents::layout::TableFiles;
 use crate::error::{At, StoreError};
-use crate::holder::{holder_words, try_lock};
-use crate::layout::TableFiles;
 
 /// How long the asker waits for an owner that serves requests: a server looks several times a
 /// second.

@@ -12,11 +12,11 @@ use tracing::warn;
 
 use super::take::put_manifest;
 use super::{CheckpointError, TableCheckpoint};
+use crate::documents::layout::{STORE_FILE, TableFiles, run_file, store_file, tables_dir};
 use crate::error::{At, StoreError};
-use crate::layout::{STORE_FILE, TableFiles, run_file, store_file, tables_dir};
 use crate::live::LiveError;
-use crate::push::take_push_lock;
-use crate::store::Store;
+use crate::publishing::push::take_push_lock;
+use crate::tables::store::Store;
 
 const COPY_BYTES: usize = 4 << 20;
 /// The error for a valid run in the place of another one.

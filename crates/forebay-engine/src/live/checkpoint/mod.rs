@@ -38,12 +38,12 @@ use forebay_io::Lock;
 use thiserror::Error;
 use tracing::warn;
 
+use crate::documents::holder::{holder_words, lock_within, try_lock};
+use crate::documents::layout::TableFiles;
 use crate::error::StoreError;
-use crate::holder::{holder_words, lock_within, try_lock};
-use crate::layout::TableFiles;
 use crate::live::{Budget, LiveError};
 use crate::name::TableName;
-use crate::store::Store;
+use crate::tables::store::Store;
 pub(crate) use ask::sweep_asks;
 use ask::{AskFiles, POLL, patience};
 pub use take::CheckpointRequest;
@@ -61,7 +61,7 @@ pub enum CheckpointError {
     NotTaken { table: TableName, holder: String },
     #[error("no checkpoint of table {table} was made: {why}")]
     Refused { table: TableName, why: String },
-    #[error("{} lies in the directory of a store: name one that is outside of it", dir.display())]
+    #[error("{} is in the directory of a store: name one outside of it", dir.display())]
     Inside { dir: PathBuf },
     #[error(transparent)]
     Live(#[from] LiveError),

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use forebay_io::ReadFile;
 
-use crate::layout::run_of;
+use crate::documents::layout::run_of;
+use crate::documents::seal::DocumentError;
+use crate::keys::partition::PartitionId;
 use crate::live::LiveTable;
-use crate::live::error::LiveError;
-use crate::live::manifest::LiveManifest;
-use crate::live::shared::LiveShared;
+use crate::live::basics::error::LiveError;
+use crate::live::basics::manifest::LiveManifest;
+use crate::live::partition::shared::LiveShared;
 use crate::name::RunId;
-use crate::partition::PartitionId;
-use crate::seal::DocumentError;
 
 /// Partitions at one moment. Merges keep their files until this is dropped; nothing is linked or
 /// written for it. The table stays open as long.

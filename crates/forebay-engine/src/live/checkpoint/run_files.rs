@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use forebay_io::{Disk, ReadFile};
 
-use crate::layout::{TableFiles, run_of};
+use crate::documents::layout::{TableFiles, run_of};
 use crate::name::RunId;
 
 /// A source of the files of runs, by their names (`ID.run`, `ID.ext`).

@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use forebay_io::replace_file;
 
 use super::ask::{AskFiles, living_asks};
+use crate::documents::holder::{holder_words, try_lock};
+use crate::documents::layout::TableFiles;
 use crate::error::{At, StoreError};
-use crate::holder::{holder_words, try_lock};
-use crate::layout::TableFiles;
 use crate::live::LiveTable;
 use crate::live::LoadOutcome;
-use crate::live::error::LiveError;
-use crate::live::manifest::LiveManifest;
-use crate::live::shared::LiveShared;
+use crate::live::basics::error::LiveError;
+use crate::live::basics::manifest::LiveManifest;
+use crate::live::partition::shared::LiveShared;
 use crate::name::TableName;
-use crate::store::Store;
+use crate::tables::store::Store;
 
 /// The owner looks for a drop of the table once every this many looks.
 const DROP_LOOKS: u64 = 5;

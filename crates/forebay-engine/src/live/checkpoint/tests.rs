@@ -11,7 +11,7 @@ use super::{CheckpointError, CheckpointRequest};
 use crate::error::StoreError;
 use crate::live::{Budget, LiveDraft, LiveError, LiveTable};
 use crate::name::TableName;
-use crate::store::Store;
+use crate::tables::store::Store;
 
 fn name() -> TableName {
     TableName::new("t").unwrap()

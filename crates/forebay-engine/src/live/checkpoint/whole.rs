@@ -10,17 +10,17 @@ use thiserror::Error;
 
 use super::copy::copy_file;
 use super::run_files::{DiskFiles, JoinedFiles, RunFiles};
+use crate::documents::layout::{TableFiles, extent_file, run_file};
+use crate::documents::seal::DocumentError;
 use crate::error::At;
-use crate::layout::{TableFiles, extent_file, run_file};
-use crate::live::error::LiveError;
-use crate::live::manifest::{LiveManifest, LivePartition};
+use crate::keys::partition::{Bounds, FIRST_EPOCH, PartitionRange, check_whole};
+use crate::keys::route::Router;
+use crate::live::basics::error::LiveError;
+use crate::live::basics::manifest::{LiveManifest, LivePartition};
 use crate::live::{LiveOptions, Load};
 use crate::name::{RunId, TableName};
-use crate::partition::{Bounds, FIRST_EPOCH, PartitionRange, check_whole};
-use crate::push::NewRun;
-use crate::route::Router;
-use crate::seal::DocumentError;
-use crate::store::Store;
+use crate::publishing::push::NewRun;
+use crate::tables::store::Store;
 
 /// A run of a checkpoint that has one run a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -36,15 +36,15 @@ use forebay_run::format::RunOptions;
 use thiserror::Error;
 use tracing::warn;
 
-use crate::cleanup::remove_uploads;
+use crate::documents::holder::lock_within;
+use crate::documents::layout::TableFiles;
 use crate::error::{At, StoreError};
-use crate::holder::lock_within;
-use crate::layout::TableFiles;
+use crate::keys::partition::{PartitionId, PartitionRange};
 use crate::live::{Budget, IngestRun, LiveError, LiveOptions, LiveTable};
 use crate::name::{RunId, TableName};
-use crate::partition::{PartitionId, PartitionRange};
-use crate::push::NewRun;
-use crate::store::Store;
+use crate::publishing::cleanup::remove_uploads;
+use crate::publishing::push::NewRun;
+use crate::tables::store::Store;
 pub(crate) use offer::kept_for_load;
 use offer::{Offer, OfferState, file_of, staged, sweep};
 pub use staged::{LoadTurn, StagedLoad, StagedRun};
@@ -63,7 +63,8 @@ const CLEANING: Duration = Duration::from_secs(1);
 #[derive(Debug, Error)]
 pub enum LoadError {
     #[error(
-        "table {table} is a batch table, which is made of whole versions: bring the rows by forebay push"
+        "table {table} is a batch table, which consists of whole versions: add the rows with \
+         forebay push"
     )]
     Batch { table: TableName },
     #[error(

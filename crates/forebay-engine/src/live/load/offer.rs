@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use forebay_io::{Clock, Disk};
 use serde::{Deserialize, Serialize};
 
-use crate::cleanup::remove_if_there;
+use crate::documents::holder::{holder_words, try_lock};
+use crate::documents::layout::{TableFiles, extent_file, run_file};
+use crate::documents::seal::{DocumentError, seal, unseal};
 use crate::error::{At, StoreError};
-use crate::holder::{holder_words, try_lock};
-use crate::layout::{TableFiles, extent_file, run_file};
+use crate::keys::partition::PartitionId;
 use crate::live::IngestRun;
 use crate::name::RunId;
-use crate::partition::PartitionId;
-use crate::seal::{DocumentError, seal, unseal};
+use crate::publishing::cleanup::remove_if_there;
 
 /// The format number of offers that this program writes and reads.
 const OFFER_FORMAT: u64 = 1;

@@ -14,15 +14,15 @@ use forebay_io::{Lock, replace_file};
 
 use super::offer::{PREFIX, staged, sweep};
 use super::{Load, LoadError};
+use crate::documents::layout::{TableFiles, extent_file, run_file};
+use crate::documents::manifest::RunRef;
+use crate::documents::seal::{DocumentError, seal, unseal};
 use crate::error::{At, StoreError};
-use crate::install::VersionFile;
-use crate::layout::{TableFiles, extent_file, run_file};
+use crate::keys::partition::{PartitionId, PartitionRange};
 use crate::live::LiveOptions;
-use crate::manifest::RunRef;
 use crate::name::{RunId, TableName};
-use crate::partition::{PartitionId, PartitionRange};
-use crate::seal::{DocumentError, seal, unseal};
-use crate::store::Store;
+use crate::publishing::install::VersionFile;
+use crate::tables::store::Store;
 
 /// The format number of such documents that this program writes and reads.
 const STAGED_FORMAT: u64 = 1;

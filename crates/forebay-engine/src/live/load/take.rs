@@ -7,8 +7,8 @@ use tracing::warn;
 
 use super::offer::{Offer, OfferState, file_of, loader_lives, pending, read, staged};
 use crate::error::{At, StoreError};
-use crate::live::error::LiveError;
-use crate::live::shared::LiveShared;
+use crate::live::basics::error::LiveError;
+use crate::live::partition::shared::LiveShared;
 use crate::name::RunId;
 
 /// The outcome of a load that waited.
@@ -119,7 +119,7 @@ impl LiveShared {
             .and_then(|mut file| file.write_all(why.as_bytes()));
         if let Err(error) = written {
             let table = &self.shape.table;
-            warn!(%table, %error, why, "a load was refused, and its loader cannot be told why");
+            warn!(%table, %error, why, "the reason of a refused load cannot be reported");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Loads whose loader or owner fails or dies at each call, and owners that come and go.
 
-use crate::partition::PartitionId;
+use crate::keys::partition::PartitionId;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::offer::{OfferState, file_of, staged};
 use super::{Load, LoadError, LoadOutcome, LoadTicket, StagedLoad};
 use crate::live::{Budget, IngestRun, LiveDraft, LiveTable};
 use crate::name::TableName;
-use crate::store::Store;
+use crate::tables::store::Store;
 
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"x", b"y"];
 
@@ -297,7 +297,7 @@ fn a_staged_load_is_whole_with_its_document_and_goes_with_its_load_unless_that_l
         let summary = forebay_run::format::RunSummary::default();
         let runs = built.into_iter().map(|run| {
             let (id, operations) = (run.id, None);
-            let run_ref = crate::manifest::RunRef {
+            let run_ref = crate::documents::manifest::RunRef {
                 id,
                 summary,
                 operations,

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Load;
 use super::offer::staged;
+use crate::documents::layout::TableFiles;
 use crate::error::{At, StoreError};
-use crate::layout::TableFiles;
 use crate::name::{RunId, TableName};
-use crate::push::NewRun;
-use crate::store::Store;
+use crate::publishing::push::NewRun;
+use crate::tables::store::Store;
 
 /// A ticket to write runs for a staged load of another process. Its text may come from anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

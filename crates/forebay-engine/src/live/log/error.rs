@@ -41,9 +41,9 @@ pub enum LogError {
         source: Arc<io::Error>,
     },
     #[error(
-        "table {table} takes no more writes: could not {action} {}: {source}. Whether the last writes \
-         that were not acknowledged are durable is unknown; reads go on. Look after the device, then \
-         open the table again",
+        "table {table} takes no more writes: could not {action} {}: {source}. Whether the last \
+         writes that were not acknowledged are durable is unknown; reads continue. Check the \
+         device, then open the table again",
         path.display()
     )]
     Closed {
@@ -62,9 +62,9 @@ pub enum LogError {
         greatest: usize,
     },
     #[error(
-        "the log of table {table} is damaged: {} at offset {offset}: {problem}. Restore the table from a \
-         backup; or, to give up every write from there on, cut that file to {offset} bytes and remove \
-         the files of its directory with higher numbers, and {}",
+        "the log of table {table} is damaged: {} at offset {offset}: {problem}. Restore the table \
+         from a backup; or, to give up every write from there on, truncate that file to {offset} \
+         bytes and remove the files of its directory with higher numbers, and {}",
         path.display(), note.display()
     )]
     Damaged {
@@ -75,9 +75,9 @@ pub enum LogError {
         note: PathBuf,
     },
     #[error(
-        "the log of table {table} lacks a file: {} is gone, and {} goes on where it ended. Restore it, or \
-         the table, from a backup; or, to give up every write from the missing file on, remove {}, the \
-         files of its directory with higher numbers, and {}",
+        "the log of table {table} lacks a file: {} is missing, and {} continues where it ended. \
+         Restore it, or the table, from a backup; or, to give up every write from the missing file \
+         on, remove {}, the files of its directory with higher numbers, and {}",
         missing.display(), next.display(), next.display(), note.display()
     )]
     Missing {

@@ -137,7 +137,7 @@ impl Recovery<'_> {
                     end.offset
                 )
             }
-            _ => format!("{} is gone or empty", path.display()),
+            _ => format!("{} is missing or empty", path.display()),
         };
         Err(LogError::Lost {
             table: self.options.table.clone(),
@@ -315,7 +315,8 @@ impl Recovery<'_> {
         match sound {
             Some(sound) if !unwritten => {
                 let problem = format!(
-                    "its checksum does not match, though {sound}: no write that was cut short leaves that"
+                    "its checksum does not match, though {sound}: an interrupted write does not \
+                     leave that"
                 );
                 Err(self.damaged(&segments[at].path, offset, problem))
             }
@@ -344,7 +345,7 @@ impl Recovery<'_> {
         // Zeros at the end are reserved space, as a killed process leaves it.
         if !reserved || segments.len() > at + 1 {
             tracing::warn!(%table, file = %path.display(), offset, bytes, files = segments.len() - at,
-                "the log ends in a write that was cut short; it goes on from there");
+                "the log ends in an interrupted write; it continues from there");
         }
         let gone = if offset == 0 { at } else { at + 1 };
         let gone: Vec<u64> = segments[gone..].iter().map(|gone| gone.number).collect();

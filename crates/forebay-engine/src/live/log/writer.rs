@@ -167,7 +167,7 @@ impl Writer {
         );
         debug_assert!(
             self.before.is_none_or(|before| before.segment < limit),
-            "segment {limit} goes on from {:?}, which is not before it",
+            "segment {limit} continues from {:?}, which is not before it",
             self.before
         );
     }

@@ -8,9 +8,9 @@ use forebay_run::operation::DeltaKind;
 
 use super::replicas::entry;
 use super::{collect, name};
+use crate::keys::partition::PartitionId;
 use crate::live::{Budget, LiveDraft, LiveError, LiveTable, Replication};
-use crate::partition::PartitionId;
-use crate::store::Store;
+use crate::tables::store::Store;
 
 const FIRST: PartitionId = PartitionId(0);
 

@@ -7,11 +7,11 @@ use forebay_run::scan::Direction;
 
 use super::replicas::entry;
 use super::{collect, create, create_on, open};
+use crate::keys::partition::PartitionId;
 use crate::live::{
     AppliedPlace, Batch, Budget, LiveDraft, LiveError, LiveTable, PartitionContent, PartitionCopy,
     Replication,
 };
-use crate::partition::PartitionId;
 
 const FIRST: PartitionId = PartitionId(0);
 

@@ -8,8 +8,8 @@ use forebay_run::operation::Operation;
 use forebay_run::scan::Direction;
 
 use super::*;
+use crate::keys::partition::{Bounds, PartitionId, PartitionRange};
 use crate::live::{Batch, LiveLookup, PartitionContent, PartitionRun};
-use crate::partition::{Bounds, PartitionId, PartitionRange};
 
 pub const KEYS: u64 = 300;
 

@@ -10,9 +10,9 @@ use forebay_run::operation::{DeltaKind, Operation};
 
 use super::replicas::entry;
 use super::{create, open};
+use crate::keys::partition::PartitionId;
 use crate::live::{LiveDraft, LiveTable, Replication};
 use crate::name::RunId;
-use crate::partition::PartitionId;
 
 const FIRST: PartitionId = PartitionId(0);
 const LOAD: u64 = 7;

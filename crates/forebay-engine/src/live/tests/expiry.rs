@@ -1,6 +1,6 @@
 //! Records that expire.
 
-use crate::partition::PartitionRange;
+use crate::keys::partition::PartitionRange;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use forebay_run::times::Times;
 
 use super::{collect, name};
 use crate::live::{Batch, Budget, Expiry, LiveDraft, LiveError, LiveTable, Stored};
-use crate::store::Store;
+use crate::tables::store::Store;
 
 fn create(expiry: Expiry) -> (LiveTable, Arc<HandClock>) {
     create_with(

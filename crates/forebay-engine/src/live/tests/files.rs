@@ -11,8 +11,8 @@ use forebay_run::operation::DeltaKind;
 use super::{Model, both_orders, check, create, create_on, name, open, store_on, write_some};
 use crate::error::StoreError;
 use crate::live::{Budget, LiveDraft, LiveError};
-use crate::push::PushOptions;
-use crate::store::Store;
+use crate::publishing::push::PushOptions;
+use crate::tables::store::Store;
 
 fn run_files(disk: &SimDisk) -> usize {
     let files = disk.files();
@@ -248,7 +248,7 @@ fn after_an_error_of_the_device_no_write_is_taken_and_reads_go_on() {
 #[cfg_attr(miri, ignore = "maps a real file")]
 fn pages_beyond_the_limit_are_given_back_and_read_again() {
     let dir = tempfile::tempdir().unwrap();
-    let store = crate::store::open(dir.path()).unwrap();
+    let store = crate::tables::store::open(dir.path()).unwrap();
     let budget = Budget::with_mapped_limit(16 << 20, Some(0));
     let options = LiveDraft::hashed().unlogged();
     let table = store.create_live(&name(), options, &budget).unwrap();

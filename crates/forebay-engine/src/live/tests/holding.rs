@@ -11,9 +11,9 @@ use forebay_run::operation::{DeltaKind, Operation};
 
 use super::divided::{DividedTable, KEYS, is_not_here};
 use super::*;
+use crate::keys::partition::{OpenPartitions, PartitionId, PartitionRange};
 use crate::live::{PartitionContent, PartitionRun};
 use crate::name::RunId;
-use crate::partition::{OpenPartitions, PartitionId, PartitionRange};
 
 #[test]
 fn partitions_come_and_go_and_are_cut_as_a_model_says() {
@@ -84,7 +84,9 @@ fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
         id: PartitionId(7),
         bounds: ranges[0].bounds.clone(),
     };
-    assert!(reported(table.adopt(PartitionContent::empty(over))).contains("where another goes on"));
+    assert!(
+        reported(table.adopt(PartitionContent::empty(over))).contains("but the one before ends")
+    );
     let lost = RunId::new("lost").unwrap();
     let with = |id: RunId| PartitionContent {
         runs: vec![PartitionRun::new(id)],
@@ -166,7 +168,7 @@ fn records_outside_of_their_partition_are_found_by_verify() {
     let mut moved = table.shared().structure.lock().clone();
     let path = table.shared().files.live_manifest();
     drop(table);
-    let border = crate::bound::Bound::Key(b"p".to_vec());
+    let border = crate::keys::bound::Bound::Key(b"p".to_vec());
     moved.partitions[0].bounds.upper = Some(border.clone());
     moved.partitions[1].bounds.lower = border;
     disk.tamper(&path, |bytes| *bytes = moved.to_bytes().unwrap());

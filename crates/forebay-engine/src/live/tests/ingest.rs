@@ -1,6 +1,6 @@
 //! Runs built elsewhere.
 
-use crate::partition::PartitionId;
+use crate::keys::partition::PartitionId;
 use forebay_io::sim::{Fault, SimDisk};
 use forebay_run::RunWriter;
 use forebay_run::operation::{DeltaKind, Operation};

@@ -7,14 +7,14 @@ use forebay_io::sim::{Rng, SimDisk};
 use forebay_io::{Clock, SystemClock};
 
 use super::{Model, create, create_on, key, store_on, write_some};
-use crate::live::shared::LiveShared;
+use crate::live::partition::shared::LiveShared;
 use crate::live::{Budget, Durability, LiveDraft, LiveTable};
 use crate::name::TableName;
 
 /// The memory of buffers and of sorted runs, of the generation that takes writes and of the others.
 fn taken(shared: &LiveShared) -> usize {
     let parts = shared.parts.lock_all();
-    let of_part = |part: &crate::live::part::LivePart| {
+    let of_part = |part: &crate::live::partition::part::LivePart| {
         let minis = part.view.all_minis().map(|mini| mini.memory_bytes());
         part.memtable.memory_bytes() + minis.sum::<usize>()
     };

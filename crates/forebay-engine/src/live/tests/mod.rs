@@ -30,7 +30,7 @@ use forebay_run::scan::Direction;
 
 use crate::live::{Budget, LiveDraft, LiveError, LiveScan, LiveTable};
 use crate::name::TableName;
-use crate::store::Store;
+use crate::tables::store::Store;
 
 /// The expected content of a table.
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

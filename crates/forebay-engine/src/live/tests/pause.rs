@@ -10,8 +10,8 @@ use forebay_run::RunWriter;
 use forebay_run::operation::{DeltaKind, Operation};
 
 use super::*;
-use crate::live::pause::Pause;
-use crate::live::shared::LiveShared;
+use crate::live::partition::shared::LiveShared;
+use crate::live::writing::pause::Pause;
 use crate::live::{Batch, IngestRun};
 
 fn batch(key: &[u8]) -> Batch {

@@ -8,7 +8,7 @@ use forebay_io::{Clock, Disk};
 
 use super::{both_orders, name};
 use crate::live::{Budget, Durability, LiveDraft, LiveTable};
-use crate::store::Store;
+use crate::tables::store::Store;
 
 const RATE_BYTES: u64 = 1 << 20;
 

@@ -7,8 +7,8 @@ use forebay_io::Clock;
 use forebay_run::operation::DeltaKind;
 
 use super::*;
+use crate::keys::partition::PartitionId;
 use crate::live::{Batch, PartitionContent};
-use crate::partition::PartitionId;
 
 fn put(table: &LiveTable, model: &mut Model, keys: std::ops::Range<u32>, value: &[u8]) {
     for number in keys {

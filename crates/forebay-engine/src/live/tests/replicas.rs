@@ -9,12 +9,12 @@ use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::times::Times;
 
 use super::{both_orders, collect, create, name, open};
+use crate::keys::partition::PartitionId;
 use crate::live::{
     AppliedPlace, Batch, Budget, DecidedEntry, EntryError, Expiry, LiveDraft, LiveError, LiveTable,
     PartitionContent, Replication,
 };
-use crate::partition::PartitionId;
-use crate::store::Store;
+use crate::tables::store::Store;
 
 const FIRST: PartitionId = PartitionId(0);
 
@@ -325,12 +325,12 @@ fn an_idle_partition_writes_no_manifest() {
 #[test]
 fn many_entries_without_a_write_are_worth_a_manifest() {
     let (disk, table) = create(replicated());
-    for index in 1..=crate::live::entry::MOVED_PROPOSALS {
+    for index in 1..=crate::live::partition::entry::MOVED_PROPOSALS {
         table.pass(FIRST, &entry(index, 0, index)).unwrap();
     }
     let is_moved = |table: &LiveTable| {
         let at = table.content(FIRST).unwrap().applied.unwrap();
-        at.index == crate::live::entry::MOVED_PROPOSALS
+        at.index == crate::live::partition::entry::MOVED_PROPOSALS
     };
     while !is_moved(&table) {
         std::thread::yield_now();

@@ -7,9 +7,9 @@ use forebay_run::Order;
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 
 use super::*;
-use crate::bound::Bound;
+use crate::keys::bound::Bound;
+use crate::keys::partition::{PartitionId, PartitionRange};
 use crate::live::{PartitionContent, PartitionCopy};
-use crate::partition::{PartitionId, PartitionRange};
 
 fn key_bound(key: &[u8]) -> Bound {
     Bound::Key(key.to_vec())
@@ -171,7 +171,7 @@ fn a_cut_that_cannot_be_is_told_and_changes_nothing() {
     table.release(PartitionId(1)).unwrap();
     let range = PartitionRange {
         id: PartitionId(2),
-        bounds: crate::partition::Bounds {
+        bounds: crate::keys::partition::Bounds {
             lower: key_bound(b"key-5"),
             upper: None,
         },

@@ -1,15 +1,15 @@
 //! Writers that must not wait.
 
-use crate::live::part::LivePart;
+use crate::live::partition::part::LivePart;
 use std::sync::Arc;
 
 use forebay_io::sim::SimDisk;
 use forebay_run::operation::CowOperation;
 
 use super::{Model, create};
-use crate::live::part::PartView;
-use crate::live::pause::Pause;
-use crate::live::shared::GATE_ENDED;
+use crate::live::partition::part::PartView;
+use crate::live::partition::shared::GATE_ENDED;
+use crate::live::writing::pause::Pause;
 use crate::live::{Batch, LiveDraft, LiveError, LiveLookup, LiveTable, Stored};
 
 fn batch(key: &[u8], value: &[u8]) -> Batch {

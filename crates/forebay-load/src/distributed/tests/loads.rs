@@ -279,7 +279,7 @@ fn lost_records_and_operations_that_differ_are_found_where_they_arrive() {
         &[part.slice(0, 1), part.slice(2, 1), part.slice(1, 1)],
     );
     let backwards = refused(&backwards.unwrap());
-    assert!(backwards.contains("comes behind bunch"), "{backwards}");
+    assert!(backwards.contains("follows chunk"), "{backwards}");
     assert_eq!(tasks.staged(), 0);
 }
 

@@ -281,7 +281,7 @@ fn values_that_parquet_lacks_end_the_export() {
         "{date}"
     );
     assert!(
-        date.ends_with("whole days of 32 bits, and it is none; export to an .arrow file"),
+        date.ends_with("whole days of 32 bits, and it is not one; export to an .arrow file"),
         "{date}"
     );
     let seconds = of(Arc::new(arrow_array::TimestampSecondArray::from(vec![

@@ -72,7 +72,7 @@ impl Framing {
     /// Returns the framing of a file from its first bytes, or what is wrong with it.
     pub fn of_file(head: &[u8]) -> Result<Framing, String> {
         if head.starts_with(&SECTION_HEADER.to_le_bytes()) {
-            let big_endian = byte_order(head).ok_or("its byte order is none that there is")?;
+            let big_endian = byte_order(head).ok_or("its byte-order mark is not valid")?;
             return Ok(Framing::Pcapng { big_endian });
         }
         let (_, header) = pcap_parser::parse_pcap_header(head).map_err(|_| {
@@ -80,8 +80,8 @@ impl Framing {
         })?;
         if header.is_modified_format() {
             return Err(
-                "it is of a variant with longer headers, which is not read: write it anew as \
-                 pcapng, by editcap"
+                "it is of a variant with longer headers, which is not supported: convert it to \
+                 pcapng with editcap"
                     .to_owned(),
             );
         }

@@ -166,7 +166,7 @@ impl IpcReading {
             .decoder
             .read_record_batch(&message.block, &message.bytes)
             .map_err(|error| error.to_string())?;
-        batch.ok_or_else(|| "a message of no kind stands in its place".to_owned())
+        batch.ok_or_else(|| "there is a message without a kind in its place".to_owned())
     }
 
     fn add_dictionary(&mut self, message: &Message) -> Result<(), String> {

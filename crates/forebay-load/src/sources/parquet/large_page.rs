@@ -184,7 +184,7 @@ impl LargePage {
         }
         if rest > self.left {
             return Err(ParquetError::General(
-                "bytes are left behind a page's values".to_owned(),
+                "bytes are left after a page's values".to_owned(),
             ));
         }
         self.unpacked.get_mut().finish()?;

@@ -56,7 +56,7 @@ fn sources_are_found_in_order() {
         dir.open("n.txt")
             .unwrap_err()
             .to_string()
-            .contains("neither its name nor its beginning tells the format")
+            .contains("neither its name nor its beginning shows the format")
     );
     let other = SourceSet::open(
         &vec!["ftp://host/x".into()].into(),

@@ -229,7 +229,7 @@ fn a_first_line_that_is_no_json_is_told_as_what_it_is() {
         ),
         (
             b"[,7]",
-            "element 1 is no JSON object: nothing stands before the comma",
+            "element 1 is no JSON object: there is nothing before the comma",
         ),
         (
             b"\x01\n",
@@ -242,7 +242,7 @@ fn a_first_line_that_is_no_json_is_told_as_what_it_is() {
         (b"{\"id\":1} {\"id\":2}", "line 1: more than one JSON value"),
         (
             b"{\"id\":\"a\xff\"}",
-            "line 1: the byte 0xff behind '{\"id\":\"a' is no UTF-8",
+            "line 1: the byte 0xff after '{\"id\":\"a' is not UTF-8",
         ),
     ] {
         let message = error("a.jsonl", line);
@@ -270,15 +270,15 @@ fn json_without_records_or_fields_is_told_so() {
     for (text, expected) in [
         (
             "{\"k\":1,\"k\":2}",
-            "line 1: the name 'k' stands twice in one object",
+            "line 1: the name 'k' occurs twice in one object",
         ),
         (
             "\n{}\n{\"a\":{\"k\":1,\"k\":2}}\n{\"b\":1,\"b\":2}",
-            "line 3: the name 'k' stands twice in one object",
+            "line 3: the name 'k' occurs twice in one object",
         ),
         (
             "[{\"k\":1,\"k\":2}]",
-            "element 1: the name 'k' stands twice in one object",
+            "element 1: the name 'k' occurs twice in one object",
         ),
     ] {
         assert_eq!(error("a.json", text.as_bytes()), expected);
@@ -295,10 +295,10 @@ fn bytes_that_are_no_utf8_have_one_line() {
         ("a.jsonl", b"{\"id\":1}\n{\"id\":\"b\xff\"}\n"),
     ]);
     for (name, expected) in [
-        ("a.csv", "line 3: the byte 0xff behind '2,b' is no UTF-8;"),
+        ("a.csv", "line 3: the byte 0xff after '2,b' is not UTF-8;"),
         (
             "a.jsonl",
-            "line 2: the byte 0xff behind '{\"id\":\"b' is no UTF-8;",
+            "line 2: the byte 0xff after '{\"id\":\"b' is not UTF-8;",
         ),
     ] {
         let rejects = read(&dir.open(name).unwrap()).unwrap().rejects;
@@ -451,7 +451,7 @@ fn a_header_that_is_no_utf8_names_the_byte() {
     let message = error("a.csv", b"id,caf\xe9\n1,2\n");
     assert_eq!(
         message,
-        "the name of column 2: the byte 0xe9 behind 'caf' is no UTF-8; convert the file first, as by iconv -f ENCODING \
+        "the name of column 2: the byte 0xe9 after 'caf' is not UTF-8; convert the file first, as by iconv -f ENCODING \
          -t UTF-8, where ENCODING is that of the file, such as ISO-8859-1"
     );
 }

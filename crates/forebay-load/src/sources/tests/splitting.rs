@@ -3,10 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::records::{CutError, Records};
-use super::super::split::split;
-use super::super::splitter::Splitter;
 use super::*;
+use crate::sources::text_files::records::{CutError, Records};
+use crate::sources::text_files::split::split;
+use crate::sources::text_files::splitter::Splitter;
 
 /// The number of text after an array.
 const BEHIND: u64 = u64::MAX;

@@ -56,7 +56,7 @@ fn a_quote_left_open_in_the_header_is_refused() {
     for text in ["a,\"b\n1,2\n3,4\n", "a,\"", "\n\na,\"b\"\"\n"] {
         let dir = Dir::new(&[("a.csv", text.as_bytes())]);
         let error = dir.open("a.csv").unwrap_err().to_string();
-        let expected = "its header: a quote is not closed before the file ends: it stands before the name of column 2";
+        let expected = "its header: a quote is not closed before the file ends: it is before the name of column 2";
         assert!(error.ends_with(expected), "{text:?}: {error}");
     }
     assert_eq!(csv("a,\"b\nc\"\n1,2").rows, ["1|2"]);

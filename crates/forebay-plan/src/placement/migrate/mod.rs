@@ -186,7 +186,7 @@ fn check(cluster: &Cluster, share: f64) -> Result<&Placement, InputError> {
         return Err(InputError::new("total", what));
     }
     let Some(current) = &cluster.current else {
-        let what = "missing; a migration starts from what stands on each node";
+        let what = "missing; a migration starts from what each node has";
         return Err(InputError::new("current", what));
     };
     Ok(current)

@@ -113,7 +113,7 @@ fn group_of(live: &LivePlaces, wire: &[u8]) -> Option<GroupId> {
 fn apart(name: &str) -> String {
     format!(
         "CROSSSLOT {name} is atomic within one partition of one live table: give keys of a hashed table \
-         that belong together one hashtag; in an ordered one a boundary lies between its keys"
+         that belong together one hashtag; in an ordered one a boundary is between its keys"
     )
 }
 

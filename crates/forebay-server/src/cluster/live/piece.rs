@@ -294,7 +294,7 @@ fn run_range(view: &View<'_>, args: &OwnedArgs, bounds: &Bounds, reply: &mut Rep
     let request = RangeRequest::parse(&args)?;
     if !request.lies_within(bounds) {
         return Err(CommandError::NotHere(
-            "not all of the range lies in the partition".to_owned(),
+            "not all of the range is in the partition".to_owned(),
         ));
     }
     let place = find(args.get(0)).ok_or_else(CommandError::syntax)?;

@@ -238,7 +238,7 @@ fn last_of_exec(replies: &PeerReplies, count: usize) -> Result<&[u8], Unanswered
 /// Returns the error if a partition's time may not have reached the present. Nothing was written.
 fn why_not_moved(why: String) -> String {
     match why.starts_with("UNCERTAIN ") {
-        true => "it is not known yet whether a key has expired: another replica comes to lead"
+        true => "it is not known yet whether a key has expired: another replica is becoming leader"
             .to_owned(),
         false => why,
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::human;
+use crate::printing::human;
 
 /// Announce maintenance of a node: for this time the cluster does not count it as lost when it is
 /// down

@@ -18,7 +18,7 @@ use super::store_files::{self, RestoreTarget};
 use crate::cluster_handle::is_no_cluster;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::human;
+use crate::printing::human;
 
 #[derive(Debug, Args)]
 struct Caches {
@@ -114,7 +114,7 @@ fn restored_object(restore: &Restore, is_done: bool) -> Value {
 fn restored_text(restore: &Restore, is_done: bool) -> String {
     let (name, known) = (&restore.identity.name, restore.known);
     let found = match restore.found {
-        None => "there is none that can be read".to_owned(),
+        None => "no catalog there can be read".to_owned(),
         Some(found) if found > known => format!(
             "the one that is there is damaged, and of revision {found}: what was changed since {known} is lost"
         ),

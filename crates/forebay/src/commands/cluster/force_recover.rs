@@ -55,7 +55,7 @@ pub fn run(args: &ForceRecover, context: &Context) -> anyhow::Result<Outcome> {
     if lost.is_empty() && unled > 0 {
         bail!(
             "{unled} of {} partitions of {table} have no leader now, and no majority is known to be lost: a node that \
-             died counts as gone some 20 s later. Wait, and ask again; if that lasts, look at forebay cluster status",
+             died counts as lost some 20 s later. Wait, and ask again; if that lasts, look at forebay cluster status",
             status.partitions
         );
     }
@@ -88,14 +88,15 @@ fn text(args: &ForceRecover, lost: &[LostPartition]) -> String {
     let is_hopeless =
         |lost: &&LostPartition| lost.remaining.is_empty() && lost.waits_for.is_empty();
     let end = match (args.yes, lost.iter().find(is_hopeless)) {
-        (true, _) => "they go on from what remains".to_owned(),
+        (true, _) => "they continue from what remains".to_owned(),
         (false, Some(lost)) => format!(
-            "of partition {} no replica is left to go on from, and nothing can be accepted: start a node that has it, \
-             or drop the table (forebay drop {table})",
+            "of partition {} no replica is left to continue from, and nothing can be accepted: start a node that has \
+             it, or drop the table (forebay drop {table})",
             lost.partition
         ),
         (false, None) => {
-            "acknowledged writes that only the replicas that are gone had are lost if you accept that: --yes".to_owned()
+            "acknowledged writes that only the lost replicas had are lost if you accept that: --yes"
+                .to_owned()
         }
     };
     format!("{lines}{end}")

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::ask::ask;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::human;
+use crate::printing::human;
 
 /// Change a setting of the cluster while it runs
 ///

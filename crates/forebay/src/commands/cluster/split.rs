@@ -75,7 +75,7 @@ pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
     context.print_done(Outcome::Done, &object, || match led {
         true => format!("partition {partition} of {table} begins at {at}"),
         false => format!(
-            "partition {partition} of {table} begins at {at}; it has no leader yet: forebay cluster status tells why"
+            "partition {partition} of {table} begins at {at}; it has no leader yet: forebay cluster status says why"
         ),
     })
 }

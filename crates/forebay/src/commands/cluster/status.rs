@@ -15,10 +15,10 @@ use forebay_run::error::without_controls;
 use crate::context::Context;
 use crate::error_kind::words;
 use crate::exit::{Outcome, report_error};
-use crate::human;
-use crate::node_http::PageError;
-use crate::node_pages::NodePages;
-use crate::render::Columns;
+use crate::nodes::node_http::PageError;
+use crate::nodes::node_pages::NodePages;
+use crate::printing::human;
+use crate::printing::render::Columns;
 
 /// How many nodes the command asks.
 const ASKED: usize = 4;

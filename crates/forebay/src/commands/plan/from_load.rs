@@ -21,7 +21,7 @@ pub fn parse_window(text: &str) -> Result<TrafficWindow, String> {
     let found = windows.find(|(name, _)| *name == text);
     found.map(|(_, window)| *window).ok_or_else(|| {
         format!(
-            "'{text}' is none of 1m, 1h and 24h, over which nodes measure what is asked of them"
+            "'{text}' is not one of 1m, 1h and 24h, the windows over which nodes measure requests"
         )
     })
 }

@@ -10,9 +10,9 @@ use forebay_load::load::Sampler;
 use forebay_plan::insert::Mode;
 
 use crate::choices::SAMPLERS;
-use crate::commands::index_loads::IndexArgs;
-use crate::commands::insert_planning::PlanningArgs;
-use crate::commands::reading::{SourceArgs, WorkArgs};
+use crate::commands::inspect::reading::{SourceArgs, WorkArgs};
+use crate::commands::live::index_loads::IndexArgs;
+use crate::commands::live::insert_planning::PlanningArgs;
 
 /// Plan splits and moves before a bulk insert, update or delete
 ///
@@ -60,7 +60,7 @@ pub struct Insert {
 
     /// Divide the plan into batches that copy at most this many bytes each, such as 512M; with
     /// --json
-    #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_room, requires = "json")]
+    #[arg(long, value_name = "BYTES", value_parser = crate::printing::human::parse_room, requires = "json")]
     pub batch_bytes: Option<u64>,
 
     /// Draw the plan to an SVG file; for further regions the file's name gets -1, -2 and so on

@@ -17,13 +17,13 @@ use serde_json::Value;
 use super::drawings;
 use super::insert_args::{Insert, TableArgs};
 use crate::cluster_handle::Drawing;
-use crate::commands::index_loads::{PooledLoad, pooled};
-use crate::commands::insert_planning::{
+use crate::commands::live::index_loads::{PooledLoad, pooled};
+use crate::commands::live::insert_planning::{
     Search, insert_figures, insert_pictures, known_paces, plan_insert,
 };
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::human;
+use crate::printing::human;
 
 /// How long a plan is polished by default.
 const POLISH: Duration = Duration::from_secs(2);
@@ -62,8 +62,8 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
     let drawing: Drawing = Drawing::new(context.progress());
     if !context.is_live_in_cluster(&table)? {
         wrong!(
-            "{table} is no live table of a cluster, whose partitions lie on several nodes: there is nothing to plan \
-             (batch tables are cut by push; --input plans for what a file says)"
+            "{table} is not a live table of a cluster, with partitions on several nodes: there is nothing to plan \
+             (push splits batch tables; --input plans for what a file says)"
         );
     }
     let cluster = context.cluster_drawn(&drawing)?;

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::result_file::{ResultFile, is_no_file, is_same_file, is_stdout};
+use crate::printing::result_file::{ResultFile, is_no_file, is_same_file, is_stdout};
 
 /// Columns of a drawing in the terminal.
 const WIDTH: usize = 110;

@@ -9,7 +9,7 @@ use forebay_plan::placement::replicas::Objective;
 use forebay_plan::placement::report::Method;
 
 use super::from_load::parse_window;
-use crate::human;
+use crate::printing::human;
 
 /// Plan which node has which partitions, from their load
 ///

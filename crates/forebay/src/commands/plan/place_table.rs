@@ -18,7 +18,7 @@ use super::place_args::Place;
 use crate::commands::cluster::paces;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::human;
+use crate::printing::human;
 
 /// The most replicas that are copied by default.
 pub const MOST_COPIES: usize = 20;
@@ -157,8 +157,8 @@ impl ShownPlacement<'_> {
     fn figures(&self) -> String {
         let placed = &self.made.placed;
         let led = match (self.is_live, placed.handed_over, placed.drops) {
-            (true, 1, _) => "1 partition comes to be led by another node".to_owned(),
-            (true, count, _) => format!("{count} partitions come to be led by another node"),
+            (true, 1, _) => "1 partition gets another leader".to_owned(),
+            (true, count, _) => format!("{count} partitions get another leader"),
             (false, _, 1) => "1 replica goes".to_owned(),
             (false, _, count) => format!("{count} replicas go"),
         };
@@ -210,8 +210,8 @@ impl ShownPlacement<'_> {
         for one in &self.made.partitions {
             let Some(at) = &one.split_at else { continue };
             shown += &format!(
-                "note: partition {} alone is too much for any node, whoever leads it: forebay cluster split {} {} cuts \
-                 it in two\n",
+                "note: partition {} alone is too much for any node, whichever leads it: forebay cluster split {} {} \
+                 splits it in two\n",
                 one.partition,
                 self.by.table,
                 flag(at)

@@ -16,21 +16,25 @@ const MOST_PARTITIONS: usize = 10_000_000;
 
 /// Draw requests on partitions from a distribution, as input for the planners
 ///
-/// The distribution's range, without 1e-7 at either end, is divided into equal chunks, one for each
-/// partition. With --json one object {distribution, parameters, partitions, requests, seed, shares,
-/// load}: the expected share of requests of each partition, and the requests that it got.
+/// The distribution's range, without the two ends that have a probability of 1e-7 each, is divided
+/// into equal chunks, one for each partition. With --json one object {distribution, parameters,
+/// partitions, requests, seed, shares, load}: the expected share of requests of each partition, and
+/// the requests that it got.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct Workload {
     #[arg(long, value_name = "DISTRIBUTION", value_parser = DISTRIBUTIONS.parser())]
     pub distribution: Distribution,
 
+    /// The number of partitions
     #[arg(long, value_name = "P")]
     pub partitions: usize,
 
+    /// The number of requests to draw
     #[arg(long, value_name = "Q", default_value_t = 30_000)]
     pub requests: u64,
 
+    /// The seed: the same seed draws the same requests
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 

@@ -10,9 +10,9 @@ use forebay_run::operation::Operation;
 use tempfile::TempDir;
 
 use super::nodes::{TestNodes, table_name, wait_for};
-use crate::live::OrderedLoad;
+use crate::measures::reports::{LoadedState, ReplicaProblem};
 use crate::model::EndedLoad;
-use crate::reports::{LoadedState, ReplicaProblem};
+use crate::routing::live::OrderedLoad;
 
 const RUNS: [(usize, u64, bool); 3] = [(0, 1, false), (1, 2, false), (2, 3, false)];
 

@@ -22,9 +22,9 @@ use super::super::StagedFiles;
 use super::super::{LocalReplicas, ReplicaParts, ReplicaWatch};
 use crate::ids::{HostPort, NodeId};
 use crate::link::{DeferredAnswer, Peers};
-use crate::live::{OrderedLoad, OrderedPeer, ReplicaOrder, ReplicaOrders};
+use crate::measures::reports::{GroupReport, ReplicaProblem};
 use crate::model::EndedLoad;
-use crate::reports::{GroupReport, ReplicaProblem};
+use crate::routing::live::{OrderedLoad, OrderedPeer, ReplicaOrder, ReplicaOrders};
 
 pub const GROUP: GroupId = GroupId(7);
 

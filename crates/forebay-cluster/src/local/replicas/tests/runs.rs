@@ -10,8 +10,8 @@ use forebay_replica::{GroupId, PeerId};
 
 use super::nodes::{FAILS_ON_2, GROUP, TestNodes, table_name, wait_for};
 use crate::ids::NodeId;
-use crate::live::{ReplicaOrder, ReplicaOrders};
-use crate::reports::ReplicaProblem;
+use crate::measures::reports::ReplicaProblem;
+use crate::routing::live::{ReplicaOrder, ReplicaOrders};
 
 const RUN: [(usize, u64, bool); 3] = [(0, 1, false), (1, 2, false), (2, 3, false)];
 

@@ -73,7 +73,7 @@ fn a_newest_segment_cut_anywhere_is_missed() {
     }
     let disk = base.after_kill();
     disk.tamper(&file(2), |bytes| bytes.truncate(20));
-    check_lost(&disk, "2.log is gone or empty", 8);
+    check_lost(&disk, "2.log is missing or empty", 8);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::write_file;
 use crate::commands::cluster::paces;
 use crate::context::Context;
-use crate::human;
+use crate::printing::human;
 
 /// Columns of a drawing in the terminal.
 const WIDTH: usize = 110;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::result_file::ResultFile;
+use crate::printing::result_file::ResultFile;
 pub use made_plan::serving_summaries;
 use made_plan::{MadePlan, ShownPlan};
 pub use move_requests::{AddArgs, DrainArgs, RebalanceArgs, ReplaceArgs, TableReplicas};
@@ -166,8 +166,8 @@ fn announce_ended(
     let seconds = took.as_secs_f64();
     let object = json!({"plan": shown, "ended": word, "reason": reason, "seconds": seconds});
     let stopped = format!(
-        "{what}: ended after {} of {} batches: {}. What is done stays, and nothing is half done; a new plan goes on \
-         from here",
+        "{what}: ended after {} of {} batches: {}. Finished batches are kept, and nothing is half done; a new plan \
+         continues from here",
         moved.done,
         moved.batches,
         reason.as_deref().unwrap_or("it was ended")

@@ -39,7 +39,7 @@ pub struct ReplaceArgs {
 pub struct TableReplicas {
     table: TableName,
 
-    /// The number of replicas of each partition, 1 to 5
+    /// The number of replicas of each partition: 1 to 5, of a live table 1, 3 or 5
     #[arg(value_name = "N", value_parser = parse_replicas)]
     count: usize,
 }

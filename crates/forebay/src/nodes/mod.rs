@@ -1,0 +1,7 @@
+//! The nodes of a cluster, as commands ask them.
+
+pub(crate) mod ask;
+pub(crate) mod login;
+pub(crate) mod node_http;
+pub(crate) mod node_key;
+pub(crate) mod node_pages;
