@@ -171,12 +171,12 @@ def test_a_store_that_is_lost_with_its_tables_comes_back_from_the_caches(served,
     for name in list(made.store.path.iterdir()):
         take_away(name, tmp_path / "gone")
     wait_alarmed(made, "catalog")
-    assert "restore first" in made.store.refuse("cluster", "reseed", *caches(made))
+    assert "restore first" in made.store.refuse("cluster", "repair-store", *caches(made))
     made.store.run("cluster", "restore", *caches(made), "--yes")
     wait_well(made)
 
     # As on each node's machine.
-    part = made.store.run("cluster", "reseed", *caches(made, "n1"), "--json", code=1)
+    part = made.store.run("cluster", "repair-store", *caches(made, "n1"), "--json", code=1)
     first = part.json()
     assert first["files"] > 0 and first["manifests"] == 0 and first["problems"] == []
     assert {(lack["table"], lack["version"]) for lack in first["missing"]} == {
@@ -184,11 +184,11 @@ def test_a_store_that_is_lost_with_its_tables_comes_back_from_the_caches(served,
         ("people", 2),
     }
     assert "other nodes" in part.err
-    again = made.store.run("cluster", "reseed", *caches(made, "n1"), "--json", code=1).json()
+    again = made.store.run("cluster", "repair-store", *caches(made, "n1"), "--json", code=1).json()
     assert again["files"] == 0 and again["missing"] == first["missing"]
-    rest = made.store.json("cluster", "reseed", *caches(made, "n2", "n3"))
+    rest = made.store.json("cluster", "repair-store", *caches(made, "n2", "n3"))
     assert rest["manifests"] == 2 and rest["missing"] == []
-    done = made.store.json("cluster", "reseed", *caches(made))
+    done = made.store.json("cluster", "repair-store", *caches(made))
     assert (done["files"], done["manifests"], done["missing"]) == (0, 0, [])
     for version in (1, 2):
         assert made.store.json("verify", f"people@{version}")["rows"] == ROWS
@@ -219,10 +219,10 @@ def test_what_is_damaged_in_a_cache_is_not_put_back(served):
     content = bytearray(bad.read_bytes())
     content[len(content) // 2] ^= 1
     bad.write_bytes(content)
-    done = made.store.run("cluster", "reseed", *caches(made, "n1"), "--json", code=1).json()
+    done = made.store.run("cluster", "repair-store", *caches(made, "n1"), "--json", code=1).json()
     assert any(bad.name in problem for problem in done["problems"])
     assert not (made.store.path / "tables/people/runs" / bad.name).exists()
-    done = made.store.json("cluster", "reseed", *caches(made, "n2", "n3"))
+    done = made.store.json("cluster", "repair-store", *caches(made, "n2", "n3"))
     assert done["missing"] == [] and done["manifests"] == 0
     for version in (1, 2):
         made.store.run("verify", f"people@{version}")
@@ -234,7 +234,7 @@ def test_caches_and_stores_of_others_are_refused(served, tmp_path):
     try:
         other.directory.mkdir()
         other.start()
-        for words in (["restore", "--yes"], ["reseed"]):
+        for words in (["restore", "--yes"], ["repair-store"]):
             refused = other.store.refuse("cluster", *words, *caches(made, "n1"))
             assert "cluster" in refused, refused
         refused = made.store.refuse(
@@ -245,7 +245,7 @@ def test_caches_and_stores_of_others_are_refused(served, tmp_path):
         other.end()
     plain = Store(tmp_path / "plain")
     plain.push("people", tmp_path / "people-1.parquet")
-    for words in (["restore", "--yes"], ["reseed"]):
+    for words in (["restore", "--yes"], ["repair-store"]):
         assert "no cluster" in plain.refuse("cluster", *words, *caches(made, "n1"))
 
 
@@ -261,7 +261,7 @@ def test_a_bucket_that_was_emptied_is_filled_from_the_caches(cluster, remote, tm
     remote.empty()
     wait_alarmed(made, "catalog")
     made.store.run("cluster", "restore", *caches(made, "n1", "n2"), "--yes")
-    done = made.store.json("cluster", "reseed", *caches(made, "n1", "n2"))
+    done = made.store.json("cluster", "repair-store", *caches(made, "n1", "n2"))
     assert done["manifests"] == 2 and done["missing"] == [] and done["bytes"] > 16 << 20
     assert not made.store.unfinished_uploads()
     assert made.store.json("verify", "large")["rows"] == 60

@@ -39,7 +39,7 @@ def leader(made):
 
 def is_whole(made):
     """Whether the replicas are where they are to be, and all have what is decided."""
-    names = ("silent_replicas", "replica_behind_entries", "ailing_replicas")
+    names = ("unreachable_replicas", "replica_lag_entries", "unhealthy_replicas")
     metrics = [f'forebay_cluster_{name}{{table="t"}}' for name in names]
     if any(node.metric(name) != 0 for node in made.nodes for name in metrics):
         return False
@@ -75,7 +75,7 @@ def is_repaired(made, run):
 
 def has_joined(made):
     """Whether nobody lacks what is decided."""
-    names = ("silent_replicas", "replica_behind_entries")
+    names = ("unreachable_replicas", "replica_lag_entries")
     return all(
         node.metric(f'forebay_cluster_{name}{{table="t"}}') == 0
         for node in made.nodes

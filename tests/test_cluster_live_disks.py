@@ -44,7 +44,7 @@ def put(node, key):
 
 def lagging(nodes):
     """Replicas that do not answer, and entries that those lack which do."""
-    names = ("silent_replicas", "replica_behind_entries")
+    names = ("unreachable_replicas", "replica_lag_entries")
     pages = [node.ask("/metrics")[1] for node in nodes]
     found = [
         int(number)

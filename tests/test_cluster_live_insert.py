@@ -95,7 +95,7 @@ def test_a_plan_is_shown_and_nothing_is_changed(skewed, tmp_path, sampler):
     seen = made.store.run(
         "plan", "insert", "t", made.source, "--key", "{id}", "--partition-bytes", "2M"
     ).out
-    assert " rows, " in seen and "cuts; " in seen and "without moves" in seen
+    assert " rows, " in seen and "splits; " in seen and "without moves" in seen
 
 
 def test_a_load_with_a_plan_cuts_and_moves_before_its_rows_come(skewed, tmp_path):

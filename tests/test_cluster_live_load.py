@@ -89,12 +89,12 @@ def reads_as_follower(node, names):
             return None
 
 
-def wait_under_way(cluster, stage="bringing"):
+def wait_under_way(cluster, stage="fetching"):
     """The load, once it is at that stage, or just was: it is added within a tenth of a second."""
     status = cluster.wait_for(lambda status: status.get("loads"), "a load is under way")
     load = status["loads"][0]
     if stage == "adding":
-        brings = (load["request"], "bringing")
+        brings = (load["request"], "fetching")
         cluster.wait_for(lambda status: brings not in stages(status), "it is adding")
     return load
 
@@ -216,9 +216,9 @@ def repeated(*values):
     ("who", "stage"),
     [
         ("coordinator", "adding"),
-        ("node", "bringing"),
-        repeated("command", "bringing"),
-        repeated("coordinator", "bringing"),
+        ("node", "fetching"),
+        repeated("command", "fetching"),
+        repeated("coordinator", "fetching"),
         repeated("node", "adding"),
         repeated("command", "adding"),
     ],

@@ -61,7 +61,7 @@ def wait_caught_up(made, node, count):
     of = '{table="t"}'
 
     def is_whole(one):
-        names = ("led_partitions", "silent_replicas", "replica_behind_entries")
+        names = ("led_partitions", "unreachable_replicas", "replica_lag_entries")
         return [one.metric(f"forebay_cluster_{name}{of}") for name in names] == [1, 0, 0]
 
     wait_for(lambda: any(map(is_whole, made.nodes)), "all replicas have all", 120, 0.1)

@@ -213,20 +213,20 @@ def test_a_live_table_whose_nodes_die(made):
         return [value(node, f"forebay_cluster_{name}", table="carts") for node in nodes]
 
     wait_for(lambda: sum(found("led_partitions")) == 6, "all are led")
-    assert found("partitions") == found("replicas_here") == [6, 6, 6]
+    assert found("partitions") == found("replicas") == [6, 6, 6]
     with made.nodes[0].through_gateway() as client:
         for i in range(50):
             client.set(f"carts:{i}", i)
-    for name in ("leaderless_partitions", "ailing_replicas", "silent_replicas"):
+    for name in ("leaderless_partitions", "unhealthy_replicas", "unreachable_replicas"):
         assert found(name) == [0, 0, 0], name
-    wait_for(lambda: found("replica_behind_entries") == [0, 0, 0], "followers have all")
+    wait_for(lambda: found("replica_lag_entries") == [0, 0, 0], "followers have all")
 
     last = made.coordinator()
     first, second = (node for node in made.nodes if node is not last)
     first.kill()
     wait_for(
-        lambda: sum(found("led_partitions")) == 6 == sum(found("silent_replicas")),
-        lambda: f"others lead: {found('led_partitions')}, {found('silent_replicas')}",
+        lambda: sum(found("led_partitions")) == 6 == sum(found("unreachable_replicas")),
+        lambda: f"others lead: {found('led_partitions')}, {found('unreachable_replicas')}",
     )
     second.kill()
     wait_for(

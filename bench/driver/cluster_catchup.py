@@ -88,7 +88,7 @@ def write_wide(node, count: int) -> None:
 def is_close(leader) -> bool:
     """Whether all replicas answer the leader, and none is far behind."""
     of = f'{{table="{TABLE}"}}'
-    silent, behind = (leader.metric(f"forebay_cluster_{name}{of}") for name in ("silent_replicas", "replica_behind_entries"))
+    silent, behind = (leader.metric(f"forebay_cluster_{name}{of}") for name in ("unreachable_replicas", "replica_lag_entries"))
     return silent == 0 and behind is not None and behind <= CLOSE_ENTRIES
 
 
@@ -138,7 +138,7 @@ def catch_up(how: str, is_apart: bool, missed: int) -> dict:
         metric = lambda name: sum(node.metric(f"forebay_cluster_{name}_total") for node in made.nodes)  # noqa: E731
         return {
             "before": before, "during": during, "seconds": ended - begun, "ratio": during["p99_ms"] / before["p99_ms"],
-            "copies": away.metric("forebay_cluster_copies_total"), "tail_bytes": metric("tail_bytes"),
+            "copies": away.metric("forebay_cluster_copies_total"), "tail_bytes": metric("log_sent_bytes"),
         }
 
 

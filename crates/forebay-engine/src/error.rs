@@ -27,8 +27,7 @@ pub enum StoreError {
     )]
     NoStore { root: PathBuf },
     #[error(
-        "the store at {} belongs to a cluster: it is served by that cluster's nodes (forebay serve \
-         --cluster), and has no live tables",
+        "the store at {} belongs to a cluster, whose nodes serve it: start one by forebay serve --cluster",
         root.display()
     )]
     InCluster { root: PathBuf },

@@ -121,7 +121,7 @@ impl ReportedSteps {
             Phase::Committed => {
                 drawing.stage("swapping", None, Unit::Bytes);
                 let nodes = human::counted(nodes as u64, "node");
-                drawing.message(&format!("{nodes} proved what they hold; committed"));
+                drawing.message(&format!("{nodes} verified their copies; committed"));
             }
             Phase::Reverting => drawing.stage("taking it back", None, Unit::Bytes),
             Phase::Confirmed | Phase::Aborted | Phase::Reverted => {}

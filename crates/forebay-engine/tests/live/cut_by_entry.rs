@@ -207,7 +207,7 @@ fn an_entry_splits_a_partition_into_three_or_it_is_applied_again() {
             let wanted = go_on(&table);
             assert_eq!(all(&table), wanted, "{words}");
             table.compact().unwrap();
-            assert_eq!(table.stats().cut_runs, 0, "{words}");
+            assert_eq!(table.stats().split_runs, 0, "{words}");
             assert_eq!(all(&table), wanted, "{words}");
             assert!(table.verify(&mut |_| ()).unwrap().1.is_empty(), "{words}");
         });

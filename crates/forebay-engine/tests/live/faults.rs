@@ -461,7 +461,7 @@ fn a_partition_is_cut_in_two_or_it_is_not() {
             table.delta(key, b"more").unwrap().wait().unwrap();
             assert!(table.get(key).unwrap().unwrap().ends_with(b"more"));
             table.compact().unwrap();
-            assert_eq!(table.stats().cut_runs, 0);
+            assert_eq!(table.stats().split_runs, 0);
             assert_eq!(collect(table.entries()).len(), all.len(), "{words}");
             assert!(table.verify(&mut |_| ()).unwrap().1.is_empty(), "{words}");
         });

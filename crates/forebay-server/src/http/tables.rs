@@ -115,7 +115,7 @@ fn describe_live(table: &LiveTable) -> Value {
         "ttl": options.expiry.to_string(),
         "partitions": table.partitions().len(),
         "run_records": stats.run_records,
-        "cut_runs": stats.cut_runs,
+        "split_runs": stats.split_runs,
         "memory_records": stats.memory_records,
         "file_bytes": stats.file_bytes,
         "memtable_bytes": stats.memtable_bytes,

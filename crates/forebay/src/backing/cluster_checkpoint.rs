@@ -161,11 +161,11 @@ fn with_replicas(
     nodes: &[HostPort],
     answers: Vec<Result<Answer, PageError>>,
 ) -> Result<Vec<HostPort>, Overtaken> {
-    let mut with = Vec::new();
+    let (mut with, mut no_answer) = (Vec::new(), None);
     for (answer, node) in answers.into_iter().zip(nodes) {
         match answer {
             // A node that does not answer leads no partition; otherwise the parts are incomplete.
-            Err(PageError::NoAnswer { .. }) => {}
+            Err(error @ PageError::NoAnswer { .. }) => no_answer = Some((error, node)),
             Err(PageError::Refused { status, .. }) if status == StatusCode::NOT_FOUND => {}
             answer => {
                 done((answer, node))?;
@@ -173,7 +173,13 @@ fn with_replicas(
             }
         }
     }
-    Ok(with)
+    match no_answer {
+        Some((error, node)) if with.is_empty() => {
+            let error = anyhow::Error::new(error).context(format!("node {node}"));
+            Err(Overtaken::Failed(error))
+        }
+        _ => Ok(with),
+    }
 }
 
 fn done((answer, node): (Result<Answer, PageError>, &HostPort)) -> Result<Answer, Overtaken> {

@@ -279,7 +279,7 @@ impl LiveManifest {
     }
 
     /// Returns the number of runs of which a partition sees a part.
-    pub fn cut_runs(&self) -> usize {
+    pub fn split_runs(&self) -> usize {
         self.files().filter(|run| run.range.is_some()).count()
     }
 

@@ -31,7 +31,7 @@ pub struct LiveInfo {
     pub run_records: u64,
     /// The number of runs of which a partition sees a part: see
     /// [`LiveStats`](crate::live::LiveStats).
-    pub cut_runs: usize,
+    pub split_runs: usize,
     /// The length of the runs' files.
     pub file_bytes: u64,
 }
@@ -48,7 +48,7 @@ impl Store {
         let partitions = manifest.partitions.iter();
         Ok(LiveInfo {
             created_unix_ms: manifest.created_unix_ms,
-            cut_runs: manifest.cut_runs(),
+            split_runs: manifest.split_runs(),
             run_records: sum(|summary| summary.records),
             file_bytes: sum(|summary| summary.file_bytes + summary.ext_bytes),
             partitions: partitions.map(PartitionContent::from).collect(),

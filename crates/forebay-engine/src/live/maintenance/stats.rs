@@ -30,7 +30,7 @@ pub struct LiveStats {
     /// The number of files of which a partition sees a part, because it was split after they were
     /// written. They are counted once, and fully, until they are merged, even the parts of released
     /// partitions.
-    pub cut_runs: usize,
+    pub split_runs: usize,
     /// Records in memory; duplicate keys may be counted separately.
     pub memory_records: u64,
     /// The length of the runs' files.
@@ -153,7 +153,7 @@ impl LiveShared {
         let mut stats = LiveStats {
             runs: parts.map(|partition| partition.runs.len()).collect(),
             run_records: self.run_records(&manifest),
-            cut_runs: manifest.cut_runs(),
+            split_runs: manifest.split_runs(),
             file_bytes: manifest.files().map(LiveRunRef::files_bytes).sum(),
             ..LiveStats::default()
         };

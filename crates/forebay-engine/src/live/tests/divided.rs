@@ -186,7 +186,7 @@ impl DividedTable {
         self.table.compact().unwrap();
         let stats = self.table.stats();
         assert_eq!(
-            (stats.cut_runs, stats.run_records),
+            (stats.split_runs, stats.run_records),
             (0, self.model.len() as u64)
         );
         let (runs, problems) = self.table.verify(&mut |_| ()).unwrap();

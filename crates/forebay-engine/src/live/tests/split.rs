@@ -56,7 +56,7 @@ fn both_halves_name_the_file_until_they_merge_it() {
             .split(PartitionId(0), &middle(order), PartitionId(7))
             .unwrap();
         let stats = table.stats();
-        assert_eq!((stats.runs.clone(), stats.cut_runs), (vec![1, 1], 1));
+        assert_eq!((stats.runs.clone(), stats.split_runs), (vec![1, 1], 1));
         assert_eq!(stats.run_records, before.run_records);
         assert_eq!(stats.file_bytes, before.file_bytes);
         assert_eq!(stats.run_memory_bytes, before.run_memory_bytes);
@@ -69,12 +69,12 @@ fn both_halves_name_the_file_until_they_merge_it() {
         let info = store_on(Arc::new(disk.clone()), 3)
             .live_info(&name())
             .unwrap();
-        let counted = (info.run_records, info.file_bytes, info.cut_runs);
+        let counted = (info.run_records, info.file_bytes, info.split_runs);
         assert_eq!(counted, (before.run_records, before.file_bytes, 1));
         check(&table, &model);
         table.compact().unwrap();
         let stats = table.stats();
-        assert_eq!((stats.cut_runs, stats.run_records), (0, 1000));
+        assert_eq!((stats.split_runs, stats.run_records), (0, 1000));
         assert_eq!(run_files(&disk), 2);
         check(&table, &model);
     }
@@ -124,7 +124,7 @@ fn a_half_whose_other_was_given_up_merges_what_it_keeps() {
             .into_iter()
             .filter(|(key, _)| table.partition_of(key).is_some())
             .collect();
-        while table.stats().cut_runs > 0 {
+        while table.stats().split_runs > 0 {
             std::thread::yield_now();
         }
         let stats = table.stats();

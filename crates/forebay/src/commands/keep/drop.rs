@@ -38,7 +38,7 @@ pub struct Drop {
 pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
     let table = &args.table;
     if !args.yes {
-        confirm(args)?;
+        confirm(args, context)?;
     }
     if let Some(time) = args.keep_dropped {
         return drop_keeping(table, time, context);
@@ -60,11 +60,13 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// Asks for confirmation at a terminal; refuses without one.
-fn confirm(args: &Drop) -> anyhow::Result<()> {
+fn confirm(args: &Drop, context: &Context) -> anyhow::Result<()> {
     let table = &args.table;
     if !can_ask() {
         let (keep, advice) = match args.keep_dropped {
             Some(time) => (format!(" --keep-dropped {}s", time.as_secs()), ""),
+            // A cluster keeps no dropped tables.
+            None if context.is_clustered()? => (String::new(), ""),
             None => (
                 String::new(),
                 ". With --keep-dropped 7d it can be undone for so long",

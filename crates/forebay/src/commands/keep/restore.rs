@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use forebay_cluster::REPLICAS;
 use forebay_cluster::client::RolloutDraft;
 use forebay_engine::TableName;
 use forebay_engine::backup::{Backup, BackupError, BackupPlace, Documents, TableSummary};
@@ -123,26 +124,27 @@ fn refuse_what_is_there(
     tables: &BTreeMap<TableName, TableSummary>,
     context: &Context,
 ) -> anyhow::Result<()> {
+    // The command that restores the tables beside these.
+    let for_others = |these: &[&TableName]| {
+        let others = tables.keys().filter(|name| !these.contains(name));
+        let others: Vec<&str> = others.map(TableName::as_str).collect();
+        (!others.is_empty()).then(|| {
+            let backup = &backup.document().name;
+            let names = others.join(" ");
+            format!("forebay restore {names} --from {} --backup {backup}", args.from)
+        })
+    };
     for name in tables.keys() {
         let checked = backup.check_document(name);
         checked.with_context(|| {
-            let others: Vec<&str> = tables
-                .keys()
-                .map(TableName::as_str)
-                .filter(|other| *other != name.as_str())
-                .collect();
-            let rest = match others.is_empty() {
-                true => String::new(),
-                false => format!(
-                    "; without this table: forebay restore {} --from {} --backup {}",
-                    others.join(" "),
-                    args.from,
-                    backup.document().name
-                ),
-            };
+            let others = for_others(&[name]);
+            let rest = others.map_or_else(String::new, |it| format!("; without this table: {it}"));
             format!("nothing was restored{rest}")
         })?;
     }
+    let live = tables.iter().filter(|(_, table)| table.version.is_none());
+    let live: Vec<&TableName> = live.map(|(name, _)| name).collect();
+    refuse_without_nodes(&live, for_others(&live), context)?;
     let store = match context.open_store() {
         Err(error) if is_no_store(&error) => return Ok(()),
         store => store?,
@@ -160,25 +162,36 @@ fn refuse_what_is_there(
     if there.is_empty() {
         return Ok(());
     }
-    let names = |names: &[&TableName], between| {
-        let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
-        names.join(between)
-    };
-    let others = tables.keys().filter(|name| !there.contains(name));
-    let others: Vec<&TableName> = others.collect();
-    let rest = match others.is_empty() {
-        true => String::new(),
-        false => format!(
-            ". The others: forebay restore {} --from {} --backup {}",
-            names(&others, " "),
-            args.from,
-            backup.document().name
-        ),
-    };
+    let rest = for_others(&there).map_or_else(String::new, |it| format!(". The others: {it}"));
+    let there: Vec<&str> = there.into_iter().map(TableName::as_str).collect();
     bail!(
         "nothing was restored: tables of these names are there already, live ones or of the other kind: {}. Drop them \
          first (a restore into a cluster that was killed leaves an empty table), or restore into another store{rest}",
-        names(&there, ", ")
+        there.join(", ")
+    )
+}
+
+/// Refuses live tables of a cluster with fewer nodes than a live table has replicas.
+fn refuse_without_nodes(
+    live: &[&TableName],
+    for_others: Option<String>,
+    context: &Context,
+) -> anyhow::Result<()> {
+    if live.is_empty() || !context.is_clustered()? {
+        return Ok(());
+    }
+    let (_, model) = context.cluster()?.client().model()?;
+    let drained = &model.work.drained;
+    let up = model.all_nodes().filter(|node| node.is_up() && !drained.contains(&node.id));
+    let up = up.count();
+    if up >= REPLICAS {
+        return Ok(());
+    }
+    let rest = for_others.map_or_else(String::new, |it| format!(". The batch tables: {it}"));
+    bail!(
+        "nothing was restored: live tables are restored with {REPLICAS} replicas, and only {} can have them now: start \
+         more nodes, or add those that were drained (forebay cluster add){rest}",
+        human::counted(up as u64, "node")
     )
 }
 
