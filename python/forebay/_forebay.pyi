@@ -17,22 +17,22 @@ _Default = TypeVar("_Default")
 version: str
 
 def is_forked() -> None:
-    """Told in each child of a fork, before anything else runs there."""
+    """Called in each child of a fork, before anything else runs in it."""
 
 def column_names(names: Iterable[str]) -> list[str]:
-    """The names as a list, for tables of servers."""
+    """Returns the names as a list, for tables of servers."""
 
 def scan_limit(limit: int) -> int:
-    """The number, for tables of servers."""
+    """Returns the number, for tables of servers."""
 
 def key_bytes(key: _Key) -> bytes:
-    """What a key is in a table."""
+    """Returns a key's bytes in a table."""
 
 def all_key_bytes(keys: _Keys) -> list[bytes]:
-    """The same of many, as `RawTable.get_many` takes them."""
+    """Returns the bytes of many keys, as `RawTable.get_many` takes them."""
 
 def open_url(store: RawStore) -> str:
-    """The store's directory or URL; an error once it is closed."""
+    """Returns the store's directory or URL, or an error once it is closed."""
 
 def command(
     words: list[str],
@@ -41,16 +41,16 @@ def command(
     rows: int | None = None,
     listener: Drawing | None = None,
 ) -> tuple[bool, str, list[str]]:
-    """Runs a command, given as its words. Gives whether the gate held the swap, the result as JSON,
-    and what else there was to say. With `data`, an object with an Arrow stream or a batch, a push
-    or a load takes its rows from there; `rows` is how many there are, where that is known.
+    """Runs a command, given as its arguments. Returns whether the gate held the swap, the result as
+    JSON, and the messages. With `data`, an object with an Arrow stream or a batch, a push or a load
+    reads its rows from it. `rows` is their number, if it is known.
     """
 
 def not_stored(schema: object) -> list[str]:
-    """Says which categories, extension types and metadata of a schema are not stored."""
+    """Lists the categories, extension types and metadata of a schema that are not stored."""
 
 class RawStore:
-    """The native part of `forebay.Store`, of which the package's users need not know."""
+    """The native part of `forebay.Store`, which users of the package do not see."""
 
     def __new__(cls, url: str, create: bool = False, memory_bytes: int | None = None) -> Self: ...
     @property
@@ -74,21 +74,21 @@ class RawStore:
     def is_live(self, name: str) -> bool:
         """Whether a table is live.
 
-        `name` is the table's (str). Raises `MissingError` where there is no such table, and
-        `UsageError` for what is no name.
+        `name` is the table's (str). Raises `MissingError` if there is no such table, and
+        `UsageError` if the name is invalid.
 
         >>> opened.is_live("people")
         False
         """
 
     def _close_table(self, name: str) -> None:
-        """Closes the live table of that name, if it is open here."""
+        """Closes the live table of that name, if this store has it open."""
 
     def close(self) -> None:
         """Closes the live tables that are open in it, and the store for further calls.
 
-        What was taken from it before is read on, of batch tables. A later call is an `Error`. The
-        end of a `with` block closes it, too.
+        Batch tables that were taken from it before can still be read. A later call is an `Error`.
+        The end of a `with` block closes it, too.
 
         >>> opened.close()
         >>> opened.tables()
@@ -98,7 +98,7 @@ class RawStore:
         """
 
 class RawTable:
-    """The native part of `forebay.Table`, of which the package's users need not know."""
+    """The native part of `forebay.Table`, which users of the package do not see."""
 
     def __new__(cls, store: RawStore, target: str) -> Self: ...
     @property
@@ -111,7 +111,7 @@ class RawTable:
 
     @property
     def version(self) -> int | None:
-        """The number of the version that is read (int); None where the table is live.
+        """The number of the version that is read (int); None if the table is live.
 
         >>> people.version, clicks.version
         (1, None)
@@ -119,9 +119,9 @@ class RawTable:
 
     @property
     def rows_between(self) -> tuple[int, int]:
-        """The least and the greatest possible number of rows (two int), as far as is known at once.
+        """The least and the greatest possible number of rows (two int), as far as it is known at once.
 
-        Both are the same where the version's count is known. `len(table)` counts.
+        Both are the same if the version's count is known. `len(table)` counts.
 
         >>> people.rows_between
         (3, 3)
@@ -129,7 +129,7 @@ class RawTable:
 
     @property
     def order(self) -> str:
-        """How keys are arranged: `hashed`, or `ordered`, which has ranges.
+        """The order of keys: `hashed`, or `ordered`, which supports ranges.
 
         >>> people.order, clicks.order
         ('ordered', 'hashed')
@@ -137,7 +137,7 @@ class RawTable:
 
     @property
     def kind(self) -> str:
-        """What values are: `bytes`, `number` (int or float), `row` (dicts of columns) or `list`.
+        """The kind of values: `bytes`, `number` (int or float), `row` (dicts of columns) or `list`.
 
         >>> people.kind, clicks.kind
         ('row', 'number')
@@ -145,7 +145,7 @@ class RawTable:
 
     @property
     def key_template(self) -> str:
-        """The template over columns that keys are made by; of a live table `{key}`.
+        """The template over columns from which keys are made; `{key}` for a live table.
 
         >>> people.key_template
         '{id}'
@@ -155,7 +155,7 @@ class RawTable:
     def columns(self) -> list[tuple[str, str]]:
         """The columns of rows: a list of pairs, the name and the Arrow type, both str.
 
-        It is empty where values are no rows. `schema` has them for pyarrow, with the key.
+        It is empty if values are not rows. `schema` has them for pyarrow, with the key.
 
         >>> people.columns
         [('id', 'Utf8'), ('name', 'Utf8'), ('age', 'Int64')]
@@ -163,14 +163,14 @@ class RawTable:
 
     @overload
     def get(self, key: _Key, default: None = None) -> Any:
-        """The value of a key, or `default` where the key is absent.
+        """The value of a key, or `default` if the key is absent.
 
-        `key` is str, bytes or a whole number, which stands for its decimal digits; `default` is
-        any object. A value is as `kind` says; `table[key]` is the same with a KeyError in place
-        of `default`.
+        `key` is str, bytes or a whole number, which means its decimal digits; `default` is any
+        object. The value is of the table's `kind`; `table[key]` is the same with a KeyError in
+        place of `default`.
 
-        Raises TypeError for a key of another class, `UsageError` for a value that Python's
-        classes cannot hold (a timestamp with nanoseconds: `scan` reads it), and `DamagedError`.
+        Raises TypeError for a key of another class, `UsageError` for a value that Python's classes
+        cannot represent (a timestamp with nanoseconds: `scan` reads it), and `DamagedError`.
 
         >>> people.get("c"), people.get("x", "nobody")
         ({'id': 'c', 'name': 'Cyd', 'age': 19}, 'nobody')
@@ -184,8 +184,8 @@ class RawTable:
     def get_many(self, keys: _Keys, default: None = None) -> list[Any]:
         """The values of many keys as a list, in their order; `default` for each that is absent.
 
-        `keys` is a list or whatever else can be looped over, or a column of NumPy, pandas,
-        pyarrow or polars; keys and values are those of `get`. Other threads run meanwhile.
+        `keys` is a list or any other iterable, or a column of NumPy, pandas, pyarrow or polars;
+        keys and values are those of `get`. Other threads run meanwhile.
 
         Raises what `get` raises, and TypeError for text or a data frame in place of keys.
 
@@ -202,14 +202,14 @@ class RawTable:
     ) -> Any:
         """The values of many keys as a table of pyarrow: a row for each key, in their order.
 
-        `keys` are those of `get_many`. `columns` is a list of names (list[str]): those that the
-        table has then, in that order, by default all that a scan has. All of a row is null where
-        its key is absent; its `to_pandas` makes `Int64` and the like of whole numbers among nulls,
-        not floats. With `binary` (bool) a column of keys is bytes, not text. No object of Python is
-        made for a value, so that this is the fastest way to many.
+        `keys` are those of `get_many`. `columns` is a list of names (list[str]) for the columns of
+        the table, in that order; the default is all columns of a scan. A row is null if its key is
+        absent; `to_pandas` of the table converts whole numbers among nulls to `Int64` and the like,
+        not to floats. With `binary` (bool) a column of keys is bytes, not text. No Python object is
+        made for a value, so this is the fastest way to read many.
 
-        Raises `UsageError` for a column that is not there and, without `binary`, for keys that
-        are not UTF-8; TypeError for what holds no keys.
+        Raises `UsageError` for a column that does not exist and, without `binary`, for keys that
+        are not UTF-8; TypeError for an object without keys.
 
         >>> people.get_many_arrow(["c", "x"], columns=["name", "age"]).to_pydict()
         {'name': ['Cyd', None], 'age': [19, None]}
@@ -218,8 +218,8 @@ class RawTable:
     def count(self) -> int:
         """How many records there are now (int); `len(table)` is the same.
 
-        Of a version whose count is known that is at once; of others, and of live tables, each
-        record is looked at. Raises `DamagedError`.
+        For a version whose count is known, it returns at once; for other versions, and for live
+        tables, it reads each record. Raises `DamagedError`.
 
         >>> people.count(), clicks.count()
         (3, 1)
@@ -235,16 +235,15 @@ class RawTable:
         binary: bool = False,
         columns: Sequence[str] | None = None,
     ) -> Scan:
-        """The records from `start` to before `end` as a `Scan`: an Arrow stream, and to loop over.
+        """The records from `start` to before `end` as a `Scan`: an Arrow stream, and an iterable.
 
-        `start` and `end` are keys; None is the table's first and past its last. `limit` (int) is
-        how many records there are at most. With `reverse` (bool) they come from the last to the
-        first, with `binary` (bool) keys are bytes, not text. `columns` (list[str]) names those
-        of the stream, and of rows that are looped over. A live table is read as it is when
-        `scan` is called.
+        `start` and `end` are keys; None is the beginning and the end of the table. `limit` (int) is
+        the most records. With `reverse` (bool) they are read from the last to the first; with
+        `binary` (bool) keys are bytes, not text. `columns` (list[str]) names the columns of the
+        stream, and of rows in loops. A live table is read as of the call of `scan`.
 
-        Raises `UsageError` for `start` or `end` in a hashed table, which has no ranges, and for
-        a column that is not there; TypeError for a key that is none.
+        Raises `UsageError` for `start` or `end` in a hashed table, which has no ranges, and for a
+        column that does not exist; TypeError for an invalid key.
 
         >>> [key for key, row in people.scan("b")]
         ['b', 'c']
@@ -253,16 +252,16 @@ class RawTable:
         """
 
     def put(self, key: _Key, value: Any, *, ttl: _Ttl | None = None) -> None:
-        """Sets a key's value in a live table; it is as durable as the table promises then.
+        """Sets a key's value in a live table; returns once it is as durable as the table promises.
 
-        `key` is str, bytes or a whole number. `value` is as `kind` says: str or bytes, a number, a
-        dict of columns, or a list. `ttl` is how long the key lasts: seconds (int or float), a
-        timedelta, or text as in "12h"; without it, as the table was made. A table that was made
-        with `ttl="never"` takes none, nor does one with deltas that was not made with
-        `ttl="per-key"`.
+        `key` is str, bytes or a whole number. `value` is of the table's `kind`: str or bytes, a
+        number, a dict of columns, or a list. `ttl` is how long the key lasts: seconds (int or
+        float), a timedelta, or text such as "12h"; the default is the table's TTL. A table that was
+        created with `ttl="never"` accepts none, and neither does one with deltas that was not
+        created with `ttl="per-key"`.
 
         Raises `UsageError` for a batch table, and for a value or `ttl` that the table does not
-        take; TypeError for a key or value of a wrong class; `Error` where the table is closed.
+        accept; TypeError for a key or value of a wrong class; `Error` if the table is closed.
 
         >>> sessions.put("s1", "Ada", ttl="12h")
         >>> sessions["s1"]
@@ -270,9 +269,9 @@ class RawTable:
         """
 
     def insert(self, key: _Key, value: Any, *, ttl: _Ttl | None = None) -> None:
-        """Sets a key's value in a live table if the key is absent, and else leaves it as it is.
+        """Sets a key's value in a live table if the key is absent; otherwise leaves it as it is.
 
-        `key`, `value`, `ttl` and what is raised are those of `put`.
+        `key`, `value`, `ttl` and the exceptions are those of `put`.
 
         >>> sessions.insert("s1", "Ada")
         >>> sessions.insert("s1", "Bob")
@@ -281,12 +280,12 @@ class RawTable:
         """
 
     def delta(self, key: _Key, delta: Any, *, ttl: _Ttl | None = None) -> None:
-        """Adds to a key's value in a live table, by the kind of deltas that it was made with.
+        """Adds to a key's value in a live table, by the kind of deltas that it was created with.
 
-        `key` and `ttl`, which sets anew how long the key lasts, are those of `put`; `delta` is a
-        number, or bytes or str to be appended. An absent key gets it as its value.
+        `key` and `ttl`, which sets again how long the key lasts, are those of `put`; `delta` is a
+        number, or bytes or str to append. An absent key gets it as its value.
 
-        Raises what `put` raises, and `UsageError` for a table that was made without deltas.
+        Raises what `put` raises, and `UsageError` for a table that was created without deltas.
 
         >>> clicks.delta("page-7", 4)
         >>> clicks["page-7"]
@@ -296,8 +295,8 @@ class RawTable:
     def ttl(self, key: _Key) -> float | None:
         """For how many seconds more a key lasts (float); None: until it is deleted.
 
-        `key` is str, bytes or a whole number. Raises KeyError where the key is absent, and
-        TypeError for a key of another class.
+        `key` is str, bytes or a whole number. Raises KeyError if the key is absent, and TypeError
+        for a key of another class.
 
         >>> sessions.put("s1", "Ada", ttl=3600)
         >>> 3590 < sessions.ttl("s1") <= 3600
@@ -305,10 +304,10 @@ class RawTable:
         """
 
     def delete(self, key: _Key) -> None:
-        """Removes a key from a live table, whether it is there or not.
+        """Removes a key from a live table, whether it exists or not.
 
-        `key` is str, bytes or a whole number. Raises `UsageError` for a batch table, TypeError
-        for a key of another class, and `Error` where the table is closed.
+        `key` is str, bytes or a whole number. Raises `UsageError` for a batch table, TypeError for
+        a key of another class, and `Error` if the table is closed.
 
         >>> clicks.delete("page-7")
         >>> "page-7" in clicks
@@ -320,15 +319,15 @@ class RawTable:
         writes: Iterable[tuple[str, _Key, Any] | tuple[str, _Key, Any, _Ttl | None]],
         atomic: bool,
     ) -> int:
-        """Does operations, each (verb, key, value) or (verb, key, value, ttl); all at once, or else
-        one by one, waiting for the device once.
+        """Does operations, each (verb, key, value) or (verb, key, value, ttl): all at once, or one by
+        one with one wait for the device.
         """
 
     def flush(self) -> None:
         """Writes all that a live table has in memory to runs, its files of sorted records.
 
-        It is done by itself as memory fills. Raises `UsageError` for a batch table, and `Error`
-        where the table is closed.
+        A table does it by itself as memory fills. Raises `UsageError` for a batch table, and
+        `Error` if the table is closed.
 
         >>> clicks.flush()
         >>> clicks.rows_between
@@ -338,27 +337,27 @@ class RawTable:
     def optimize(self) -> None:
         """Flushes a live table, then merges the runs of each partition into one.
 
-        Reads have fewer runs to look at then. It is done by itself as runs come to be many.
-        Raises what `flush` raises.
+        Reads then have fewer runs to search. A table does it by itself as runs accumulate. Raises
+        what `flush` raises.
 
         >>> clicks.optimize()
         """
 
     def _verify_live(self) -> tuple[int, list[str]]:
-        """Reads every run of a live table back; gives how many there are and what is wrong."""
+        """Reads every run of a live table back; returns their number and their problems."""
 
     def _live_stats(self) -> tuple[list[int], int, int, int]:
-        """How a live table is doing."""
+        """Returns the statistics of a live table."""
 
     def _go_to(self, store: RawStore, target: str) -> bool:
-        """Goes on to what a target names; gives whether that is another version."""
+        """Changes to the version that a target names; returns whether it is another one."""
 
     def close(self) -> None:
-        """Closes a live table, which another process may open then.
+        """Closes a live table, so that another process can open it.
 
-        Writes that are under way are waited for. Every later call for the table is an `Error`,
-        until it is taken from its store again. The end of a `with` block closes it, too. Of a batch
-        table nothing is closed.
+        It waits for writes in progress. Every later call for the table is an `Error`, until it is
+        taken from its store again. The end of a `with` block closes it, too. For a batch table it
+        does nothing.
 
         >>> clicks.close()
         >>> opened["clicks"]["page-7"]
@@ -366,10 +365,11 @@ class RawTable:
         """
 
 class Scan:
-    """A range of a table, to be gone through any number of times; `Table.scan` gives it.
+    """A range of a table, which can be scanned any number of times; `Table.scan` returns it.
 
-    It is an Arrow stream (`pyarrow.table(scan)`, `polars.DataFrame(scan)`), and pairs of key and
-    value to loop over. The key is a column of its own unless the columns of its template are there.
+    It is an Arrow stream (`pyarrow.table(scan)`, `polars.DataFrame(scan)`), and an iterable of
+    pairs of key and value. The key is a separate column unless the columns of its template are
+    included.
 
     >>> import polars as pl
     >>> import pyarrow as pa
@@ -383,7 +383,7 @@ class Scan:
     >>> pl.DataFrame(scan).rows()
     [('b', 'Bob')]
 
-    The examples of its methods go on from here.
+    The examples of its methods continue this one.
     """
 
     @property
@@ -397,8 +397,8 @@ class Scan:
     def to_arrow(self) -> Any:
         """All of it as a `pyarrow.Table`.
 
-        Raises `UsageError`, without `binary`, for keys that are not UTF-8; `DamagedError` for what
-        is damaged.
+        Raises `UsageError`, without `binary`, for keys that are not UTF-8; `DamagedError` for
+        damaged data.
 
         >>> scan.to_arrow().to_pydict()
         {'id': ['b'], 'name': ['Bob']}
@@ -407,15 +407,15 @@ class Scan:
     def to_pandas(self) -> pd.DataFrame:
         """All of it as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
 
-        Whole numbers and truth values among nulls are of pandas' own types, as `Int64` and
-        `boolean`: as floats numbers would be rounded.
+        Whole numbers and truth values among nulls get pandas' own types, as `Int64` and `boolean`:
+        as floats numbers would be rounded.
 
         >>> scan.to_pandas()["name"].tolist()
         ['Bob']
         """
 
     def to_polars(self) -> pl.DataFrame:
-        """All of it as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.
+        """All of it as a `polars.DataFrame`; raises what `to_arrow` raises, as exceptions of polars.
 
         >>> scan.to_polars()["name"].to_list()
         ['Bob']
@@ -425,43 +425,43 @@ class Scan:
     def __iter__(self) -> Iterator[tuple[str, Any]]: ...
 
 class _Records(Iterator[tuple[str, Any]]):
-    """The records of a scan, one after another: a key and a value each."""
+    """An iterator over the records of a scan: a key and a value each."""
 
     def __next__(self) -> tuple[str, Any]: ...
 
 class DistributedPush:
-    """A push whose rows tasks bring, where its driver runs. It holds the table's push lock."""
+    """A push whose rows tasks add, on its driver. It holds the table's push lock."""
 
     def __new__(cls, words: list[str], schema: Any, name: str) -> Self:
         """Takes the words of `forebay push` without sources, and the rows' Arrow schema."""
 
     @property
     def needs_samples(self) -> bool:
-        """Whether `set_boundaries` has to be called, with samples, before rows can be encoded."""
+        """Whether `set_boundaries` must be called, with samples, before rows can be encoded."""
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are, once that is settled."""
+        """The number of partitions, once it is decided."""
 
     def set_boundaries(self, samples: Any | None, rows: int) -> int:
-        """Settles where partitions begin, by what `TaskEncoder.sample` gave, a batch or a table.
+        """Sets where partitions begin, from the results of `TaskEncoder.sample`, a batch or a table.
 
-        `rows` is how many the source has. Gives the number of partitions.
+        `rows` is the number of rows of the source. Returns the number of partitions.
         """
 
     def recipe(self) -> bytes:
-        """What tasks need to know; before `set_boundaries`, for `TaskEncoder.sample` only."""
+        """The data that tasks need; before `set_boundaries`, for `TaskEncoder.sample` only."""
 
     def commit(
         self, reports: list[str], listener: Drawing | None = None
     ) -> tuple[bool, str, list[str]]:
-        """Publishes the version that the reports tell of; gives what `command` gives."""
+        """Publishes the version of the reports; returns what `command` returns."""
 
     def abandon(self) -> None:
-        """Gives the lock back and removes what tasks wrote. After `commit` it does nothing."""
+        """Releases the lock and removes what tasks wrote. After `commit` it does nothing."""
 
 class DistributedLoad:
-    """A load into a live table of a cluster whose rows tasks bring, where its driver runs.
+    """A load into a live table of a cluster whose rows tasks add, on its driver.
 
     It holds the lock of loads into the table.
     """
@@ -471,53 +471,55 @@ class DistributedLoad:
 
     @property
     def by_age(self) -> bool:
-        """Whether which of two rows of a key came first matters."""
+        """Whether the order of two rows of a key matters."""
 
     @property
     def planned(self) -> bool:
-        """Whether `make_ready` is to be called before rows are encoded."""
+        """Whether `make_ready` must be called before rows are encoded."""
 
     @property
     def needs_samples(self) -> bool:
-        """Whether that takes samples."""
+        """Whether `make_ready` needs samples."""
 
     @property
     def partitions(self) -> int:
-        """How many partitions the table has."""
+        """The number of partitions of the table."""
 
     def make_ready(self, samples: Any | None, rows: int, listener: Drawing | None = None) -> None:
-        """Has the table's partitions cut and moved as the plan says.
+        """Has the table's partitions split and moved according to the plan.
 
-        It may be made by what `TaskEncoder.sample` gave, a batch or a table, of so many rows.
+        The plan may be made from the results of `TaskEncoder.sample`, a batch or a table, of `rows`
+        rows.
         """
 
     def recipe(self) -> bytes:
-        """What tasks need to know; before `make_ready`, for `TaskEncoder.sample` only."""
+        """The data that tasks need; before `make_ready`, for `TaskEncoder.sample` only."""
 
     def commit(self, reports: list[str], listener: Drawing | None = None) -> str:
-        """Has the cluster add what the reports tell of; gives the result as JSON."""
+        """Has the cluster add the rows of the reports; returns the result as JSON."""
 
     def abandon(self) -> None:
-        """Gives the lock back and removes what tasks wrote. After `commit` it does nothing."""
+        """Releases the lock and removes what tasks wrote. After `commit` it does nothing."""
 
 class TaskEncoder:
     """Turns the rows of one part of the source into records; `source` is that part's number."""
 
     def __new__(cls, recipe: bytes, source: int) -> Self: ...
     def sample(self, batch: Any, weights: list[int]) -> Any:
-        """A batch of `key` and `bytes`, for `set_boundaries`: a row stands for `weights` rows each.
+        """Returns a batch of `key` and `bytes`, for `set_boundaries`: each row represents `weights`
+        rows.
 
         Rows that cannot be stored are left out.
         """
 
     def encode(self, batch: Any) -> list[Any]:
-        """Takes rows in; gives batches of `partition`, `records`, `source`, `sequence`.
+        """Encodes rows; returns batches of `partition`, `records`, `source`, `sequence`.
 
-        They are to be sent now. Each of their rows has a bunch of records.
+        Send them now. Each of their rows has a chunk of records.
         """
 
     def finish(self) -> list[Any]:
-        """The rest, and the control rows, to be shuffled with it: `sequence` is -1."""
+        """Returns the rest and the control rows, to be shuffled with it: `sequence` is -1."""
 
 class PartWriter:
     """Writes the runs of whole partitions into the store."""
@@ -526,10 +528,10 @@ class PartWriter:
         """`scratch` is a directory of this machine, for what does not fit in memory."""
 
     def add(self, batch: Any) -> int:
-        """Takes bunches of records and control rows in, in any order; gives the number of records.
+        """Adds chunks of records and control rows, in any order; returns the number of records.
 
-        Where one of several rows of a key is chosen, sorted by `source` and `sequence`.
+        If one of several rows of a key is chosen, they must be sorted by `source` and `sequence`.
         """
 
     def finish(self) -> list[str]:
-        """Writes the runs and reads them back; gives a report for each partition."""
+        """Writes the runs and reads them back; returns a report for each partition."""

@@ -171,7 +171,7 @@ def test_wrong_options_are_told_in_the_words_of_python(birds, path):
 
     wrong("invalid value 'sideways' for order\n.*hashed, ordered", key="{id}", order="sideways")
     wrong("required arguments were not provided:\n  key", key=None)
-    wrong("no limit: write rows>-20%", key="{id}", gate="rows>many")
+    wrong("not a limit: write rows>-20%", key="{id}", gate="rows>many")
     wrong("required arguments were not provided:\n  onto", key="{id}", op="what")
     wrong("invalid value 'a/b' for table", table="a/b", key="{id}")
     wrong(

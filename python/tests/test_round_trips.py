@@ -89,7 +89,7 @@ def test_a_time_that_its_zone_puts_beyond_the_years_of_python_is_refused(path):
     table = table_of(
         {"id": [1], "at": pa.array([first], pa.timestamp("us", "America/New_York"))}, path
     )
-    with pytest.raises(forebay.UsageError, match="beyond the years"):
+    with pytest.raises(forebay.UsageError, match="outside the years"):
         table.get(1)
 
 

@@ -114,7 +114,7 @@ ALTERED = {
 }
 
 
-@pytest.mark.parametrize("told", ALTERED)
+@pytest.mark.parametrize("reported", ALTERED)
 @pytest.mark.parametrize("form", ["rows", "columns", "objects", "pandas"])
 def test_what_arrow_would_alter_is_refused(reported: str, form: str, tmp_path: Path) -> None:
     values = ALTERED[reported]

@@ -95,7 +95,7 @@ def test_times_beyond_a_column_or_beyond_python(store):
         store.create("n", delta="i64").delta("k", 2**63)
     far = pa.table({"id": [1], "at": pa.array([10**13], pa.timestamp("s"))})
     store.push(far, "far", key="{id}")
-    with pytest.raises(forebay.UsageError, match="beyond the years"):
+    with pytest.raises(forebay.UsageError, match="outside the years"):
         store["far"]["1"]
 
 
@@ -150,7 +150,7 @@ def test_times_and_dates_that_python_lacks_are_told(store):
         store.push(pa.table({"id": [1, 2], "odd": odd}), "t", key="{id}")
     store.push(pa.table({"id": [1, 2], "day": days}), "days", key="{id}")
     for key in 1, 2:
-        with pytest.raises(forebay.UsageError, match="beyond the years"):
+        with pytest.raises(forebay.UsageError, match="outside the years"):
             store["days"][key]
 
 

@@ -162,7 +162,7 @@ fn a_missing_segment_is_named() {
     let text = error.to_string();
     assert!(matches!(error, LogError::Missing { .. }), "{text}");
     assert!(
-        text.contains("2.log is gone") && text.contains("3.log"),
+        text.contains("2.log is missing") && text.contains("3.log"),
         "{text}"
     );
     // The remedy in the error's text works.

@@ -47,14 +47,14 @@ fn a_newest_segment_that_is_gone_is_missed() {
     let (_log, found) = open(&disk.after_kill(), Durability::Sync).unwrap();
     assert_eq!(found, all);
     disk.remove(&file(2)).unwrap();
-    check_lost(&disk, "2.log is gone", 8);
+    check_lost(&disk, "2.log is missing", 8);
 }
 
 #[test]
 fn all_files_of_a_log_that_are_gone_are_missed() {
     let (disk, _) = synced();
     disk.remove_dir_all(dir()).unwrap();
-    check_lost(&disk, "2.log is gone", 0);
+    check_lost(&disk, "2.log is missing", 0);
 }
 
 #[test]
