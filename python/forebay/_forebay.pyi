@@ -119,7 +119,7 @@ class RawTable:
 
     @property
     def rows_between(self) -> tuple[int, int]:
-        """The least and the greatest possible number of rows (two int), as far as it is known at once.
+        """The least and the greatest possible number of rows (two int), known at once.
 
         Both are the same if the version's count is known. `len(table)` counts.
 
@@ -319,8 +319,9 @@ class RawTable:
         writes: Iterable[tuple[str, _Key, Any] | tuple[str, _Key, Any, _Ttl | None]],
         atomic: bool,
     ) -> int:
-        """Does operations, each (verb, key, value) or (verb, key, value, ttl): all at once, or one by
-        one with one wait for the device.
+        """Does operations, each (verb, key, value) or (verb, key, value, ttl).
+
+        All at once, or one by one with one wait for the device.
         """
 
     def flush(self) -> None:
@@ -415,7 +416,7 @@ class Scan:
         """
 
     def to_polars(self) -> pl.DataFrame:
-        """All of it as a `polars.DataFrame`; raises what `to_arrow` raises, as exceptions of polars.
+        """All of it as a `polars.DataFrame`. Raises what `to_arrow` raises, as polars exceptions.
 
         >>> scan.to_polars()["name"].to_list()
         ['Bob']
@@ -444,7 +445,7 @@ class DistributedPush:
         """The number of partitions, once it is decided."""
 
     def set_boundaries(self, samples: Any | None, rows: int) -> int:
-        """Sets where partitions begin, from the results of `TaskEncoder.sample`, a batch or a table.
+        """Sets where partitions begin, from results of `TaskEncoder.sample`: a batch or a table.
 
         `rows` is the number of rows of the source. Returns the number of partitions.
         """

@@ -139,7 +139,7 @@ impl DistributedPush {
         with(py, &self.push, |push| push.partitions())
     }
 
-    /// Sets where partitions begin, from the results of `TaskEncoder.sample`, a batch or a table.
+    /// Sets where partitions begin, from results of `TaskEncoder.sample`: a batch or a table.
     ///
     /// `rows` is the number of rows of the source. Returns the number of partitions.
     fn set_boundaries(

@@ -202,7 +202,7 @@ impl RawScan {
         frames.getattr("of_pandas")?.call1((table,))
     }
 
-    /// All of it as a `polars.DataFrame`; raises what `to_arrow` raises, as exceptions of polars.
+    /// All of it as a `polars.DataFrame`. Raises what `to_arrow` raises, as polars exceptions.
     ///
     /// >>> scan.to_polars()["name"].to_list()
     /// ['Bob']

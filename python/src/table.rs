@@ -115,7 +115,7 @@ impl RawTable {
         }
     }
 
-    /// The least and the greatest possible number of rows (two int), as far as it is known at once.
+    /// The least and the greatest possible number of rows (two int), known at once.
     ///
     /// Both are the same if the version's count is known. `len(table)` counts.
     ///
@@ -450,8 +450,9 @@ impl RawTable {
         self.write(py, Verb::Delete, key, None, None)
     }
 
-    /// Does operations, each (verb, key, value) or (verb, key, value, ttl): all at once, or one by
-    /// one with one wait for the device.
+    /// Does operations, each (verb, key, value) or (verb, key, value, ttl).
+    ///
+    /// All at once, or one by one with one wait for the device.
     #[pyo3(name = "_write_many")]
     fn write_many(&self, py: Python<'_>, writes: &Bound<'_, PyAny>, atomic: bool) -> PyResult<u64> {
         let (live, table) = self.live(py)?;
