@@ -39,7 +39,7 @@ def check_told(store, words):
 
 def test_a_newest_log_file_that_was_removed_is_told_of(killed):
     log_files(killed)[-1].unlink()
-    check_told(killed, "is gone")
+    check_told(killed, "is missing")
     # A server serves its other tables.
     with killed.serve() as server:
         with pytest.raises(redis.ResponseError, match="no table 'kv'"):

@@ -148,7 +148,7 @@ def test_other_data_after_a_kill_gives_the_old_upload_up(remote, proxy, tmp_path
     proxy.before = lambda exchange: None
     for _ in range(9):
         gate.release()
-    assert remote.unfinished_uploads()
+    wait_for(remote.unfinished_uploads, "the store lists the upload")
     # From another machine, which has to wait for the dead one's lock to run out.
     other = remote.through(remote.server.url, "elsewhere")
     started = time.monotonic()

@@ -27,9 +27,9 @@ pub struct LoadStatus {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaCounts {
-    pub there: usize,
+    pub ready_replicas: usize,
     pub replicas: usize,
-    pub settled: usize,
+    pub ready_partitions: usize,
     pub partitions: usize,
 }
 
@@ -49,9 +49,9 @@ impl LoadStatus {
         let down = progress.iter().flat_map(|progress| &progress.down);
         let waits_for = down.map(|node| model.node_name(*node)).collect();
         let counts = |progress: LoadProgress| ReplicaCounts {
-            there: progress.there,
+            ready_replicas: progress.ready_replicas,
             replicas: progress.replicas,
-            settled: progress.settled,
+            ready_partitions: progress.settled,
             partitions: progress.partitions,
         };
         Self {

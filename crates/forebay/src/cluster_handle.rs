@@ -187,7 +187,7 @@ impl ReportedSteps {
         let Some((bytes, counts)) = counts else {
             return;
         };
-        let parts = u128::from(bytes) * counts.there as u128;
+        let parts = u128::from(bytes) * counts.ready_replicas as u128;
         let bytes = parts.checked_div(counts.replicas as u128).unwrap_or(0) as u64;
         drawing.advance(bytes.saturating_sub(*before));
         *before = bytes.max(*before);

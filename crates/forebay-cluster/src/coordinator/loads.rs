@@ -35,7 +35,7 @@ pub struct LoadWatch(BTreeMap<u64, ((usize, u64), Duration)>);
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct LoadProgress {
     /// Replicas that have finished the stage, and all replicas.
-    pub there: usize,
+    pub ready_replicas: usize,
     pub replicas: usize,
     /// Partitions that have a leader and a majority of finished voters, and all partitions.
     pub settled: usize,
@@ -67,7 +67,7 @@ impl LoadProgress {
         let votes = |peer: &PeerEntry| {
             leading.is_some_and(|leading| leading.lead.members.voters.contains(&peer.peer))
         };
-        let (mut there, mut voters) = (0, 0);
+        let (mut ready_replicas, mut voters) = (0, 0);
         let (mut replicas_there, mut replicas) = (0, 0);
         for peer in group.staying() {
             replicas += 1;
@@ -82,7 +82,7 @@ impl LoadProgress {
                 Some(LoadedState::Coming(_) | LoadedState::Failed(_)) | None => false,
             };
             replicas_there += usize::from(is_there);
-            there += usize::from(is_there && votes(peer));
+            ready_replicas += usize::from(is_there && votes(peer));
             self.waits |= !is_there && is_expected(model, peer);
             if let Some(LoadedState::Coming(bytes)) = state {
                 self.coming_bytes = self.coming_bytes.saturating_add(*bytes);
@@ -93,14 +93,14 @@ impl LoadProgress {
                 self.failed.get_or_insert(words);
             }
         }
-        self.there += replicas_there;
+        self.ready_replicas += replicas_there;
         self.replicas += replicas;
         self.partitions += 1;
         debug_assert!(
-            there <= voters && voters <= replicas && replicas_there <= replicas,
+            ready_replicas <= voters && voters <= replicas && replicas_there <= replicas,
             "of {replicas} replicas {voters} vote, and {replicas_there} are there"
         );
-        let is_settled = 2 * there > voters;
+        let is_settled = 2 * ready_replicas > voters;
         self.settled += usize::from(is_settled);
         let nodes = group.staying().map(|peer| peer.node);
         self.down
@@ -157,7 +157,7 @@ impl Step<'_> {
 
     /// Checks that the table's partitions are those for which the load was made, and that they can
     /// accept it.
-    fn check_load(&self, table: &TableName, draft: &LoadDraft) -> Result<(), String> {
+    fn check_load(&self, table: &TableName, draft: &LoadDraft) -> Result<(), Refusal> {
         let groups = self.model.groups.get(table);
         let groups = groups.ok_or_else(|| format!("the cluster has no live table {table}"))?;
         for loaded in &draft.partitions {
@@ -166,7 +166,8 @@ impl Step<'_> {
                 (group.partition, group.epoch) == (loaded.partition, loaded.epoch)
             };
             let group = groups.find(is_it).ok_or_else(|| {
-                format!("table {table} was split while the load was built: load again")
+                let problem = "was split while the load was built: load again";
+                Refusal::Busy(format!("table {table} {problem}"))
             })?;
             self.check_majority(table, group)?;
         }
@@ -227,7 +228,7 @@ impl Step<'_> {
         let progress = LoadProgress::of(&self.model, self.groups, load);
         let now = self.now.monotonic;
         let known = self.loads.0.entry(load.number);
-        let come = (progress.there, progress.coming_bytes);
+        let come = (progress.ready_replicas, progress.coming_bytes);
         let (known, since) = known.or_insert((come, now));
         if *known != come {
             (*known, *since) = (come, now);
@@ -258,7 +259,7 @@ impl Step<'_> {
                 "nothing came for {seconds} s: each partition has it on a majority of its replicas, and {} of {} \
                  replicas, on nodes that are up or died a moment ago, have not: look at forebay cluster status, or give \
                  it more time (--deadline)",
-                progress.replicas - progress.there,
+                progress.replicas - progress.ready_replicas,
                 progress.replicas
             );
         }

@@ -64,8 +64,9 @@ pub fn tables(store: &Store) -> Vec<Finding> {
     if findings.is_empty() {
         let batch = human::counted(names.len() as u64, "batch table");
         let live = human::counted(live.len() as u64, "live table");
-        let found =
-            format!("{batch} and {live} in the store: manifests can be read, no file is missing or cut short");
+        let found = format!(
+            "{batch} and {live} in the store: manifests can be read, no file is missing or cut short"
+        );
         findings.push(Finding::ok(CHECK, found));
     }
     findings

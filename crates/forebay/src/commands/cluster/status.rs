@@ -387,9 +387,9 @@ pub fn loading(load: &LoadStatus) -> String {
     let counts = match load.progress {
         None => return text,
         Some(counts) if load.stage == LoadStage::Adding => {
-            format!("{} of {}", counts.settled, counts.partitions)
+            format!("{} of {}", counts.ready_partitions, counts.partitions)
         }
-        Some(counts) => format!("{} of {} replicas", counts.there, counts.replicas),
+        Some(counts) => format!("{} of {} replicas", counts.ready_replicas, counts.replicas),
     };
     let down = match load.waits_for.is_empty() {
         true => String::new(),

@@ -131,7 +131,10 @@ fn refuse_what_is_there(
         (!others.is_empty()).then(|| {
             let backup = &backup.document().name;
             let names = others.join(" ");
-            format!("forebay restore {names} --from {} --backup {backup}", args.from)
+            format!(
+                "forebay restore {names} --from {} --backup {backup}",
+                args.from
+            )
         })
     };
     for name in tables.keys() {
@@ -182,7 +185,9 @@ fn refuse_without_nodes(
     }
     let (_, model) = context.cluster()?.client().model()?;
     let drained = &model.work.drained;
-    let up = model.all_nodes().filter(|node| node.is_up() && !drained.contains(&node.id));
+    let up = model
+        .all_nodes()
+        .filter(|node| node.is_up() && !drained.contains(&node.id));
     let up = up.count();
     if up >= REPLICAS {
         return Ok(());
