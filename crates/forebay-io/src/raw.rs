@@ -282,7 +282,7 @@ extern "C" fn on_sigbus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
     }
 }
 
-/// Tells the system not to read ahead for read calls on the file; page faults of mappings still
+/// Asks the system not to read ahead for read calls on the file; page faults of mappings still
 /// read ahead.
 pub fn expect_random_reads(file: &File) {
     // SAFETY: a system call on an open descriptor.

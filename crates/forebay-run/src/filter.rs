@@ -1,4 +1,4 @@
-//! The filter of a run: tells without reading a page whether the run may contain a key.
+//! The filter of a run: shows without reading a page whether the run may contain a key.
 //!
 //! `docs/reference/run-format.md`, section 6.6, specifies its bytes. It is a blocked Bloom filter:
 //! a key touches one block of 64 bytes, a cache line, and in each of its eight words one bit.

@@ -36,7 +36,7 @@ pub enum FollowerEvent {
     /// The head in the catalog.
     Head(Box<Head>),
     /// A head that another node knows.
-    Told(Box<Head>),
+    HeadReported(Box<Head>),
     /// The catalog answers, and has no readable head.
     NoCatalog(String),
     /// The catalog does not answer.

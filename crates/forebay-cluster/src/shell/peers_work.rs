@@ -82,7 +82,7 @@ impl Shell {
                     }
                     let heads = shell.heads_of_others();
                     match heads.into_iter().max_by_key(|head| head.revision) {
-                        Some(head) => FollowerEvent::Told(Box::new(head)),
+                        Some(head) => FollowerEvent::HeadReported(Box::new(head)),
                         None => FollowerEvent::NoHead,
                     }
                 }

@@ -84,7 +84,7 @@ impl World {
         let head = known.map(|(head, _)| Box::new(head.clone()));
         let (there, back) = (self.transit(by.host, peer), self.transit(peer, by.host));
         let event = match (head, there, back) {
-            (Some(head), Some(_), Some(_)) if peer != by.host => FollowerEvent::Told(head),
+            (Some(head), Some(_), Some(_)) if peer != by.host => FollowerEvent::HeadReported(head),
             _ => FollowerEvent::NoHead,
         };
         let pause = there.unwrap_or(500 * MS) + back.unwrap_or(500 * MS);

@@ -50,7 +50,7 @@ pub struct Requester<'w> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unanswered {
     /// A final error, which the client gets.
-    Told(String),
+    Reply(String),
     /// Nodes have different maps at the moment: another attempt may succeed.
     OtherMap(String),
     /// Nodes have different versions at the moment: another attempt may succeed.
@@ -110,7 +110,7 @@ impl<'w> Requester<'w> {
         let clock = Arc::clone(self.work.shared.store.clock());
         let is_late = || self.has_retried && clock.monotonic() >= self.retry_until;
         match why {
-            Unanswered::Told(_) => return false,
+            Unanswered::Reply(_) => return false,
             Unanswered::Damaged(_) if self.is_damaged_here => return false,
             Unanswered::Damaged(_) => self.is_damaged_here = true,
             _ if is_late() => return false,
@@ -154,7 +154,7 @@ impl<'w> Requester<'w> {
             true => Ok(()),
             false => {
                 let words = "LOADING the node is starting, and does not have all tables open yet";
-                Err(Unanswered::Told(words.to_owned()))
+                Err(Unanswered::Reply(words.to_owned()))
             }
         }
     }
@@ -255,7 +255,7 @@ impl<'w> Requester<'w> {
             true => "no other node has it".to_owned(),
             false => problems.join("; "),
         };
-        Err(Unanswered::Told(format!(
+        Err(Unanswered::Reply(format!(
             "{code} no node that has the key answers: {problems}"
         )))
     }
@@ -263,7 +263,7 @@ impl<'w> Requester<'w> {
     fn refused(&self, node: &MapNode, text: String) -> Unanswered {
         match text.strip_prefix("NOVERSION ") {
             Some(words) => Unanswered::OtherVersion(format!("node {} answers: {words}", node.name)),
-            None => Unanswered::Told(text),
+            None => Unanswered::Reply(text),
         }
     }
 
@@ -416,13 +416,13 @@ impl<'w> Requester<'w> {
 impl From<CommandError> for Unanswered {
     fn from(error: CommandError) -> Self {
         match error {
-            CommandError::Error(text) => Unanswered::Told(text.into_owned()),
+            CommandError::Error(text) => Unanswered::Reply(text.into_owned()),
             // The table is one of the cluster's: it is being added, or was removed a moment ago.
             CommandError::NotHere(words) => Unanswered::OtherMap(words),
             CommandError::Damaged(words) => Unanswered::Damaged(words),
-            CommandError::Machine { text, .. } => Unanswered::Told(text),
+            CommandError::Machine { text, .. } => Unanswered::Reply(text),
             CommandError::NotResident | CommandError::Replicas => {
-                Unanswered::Told("ERR internal error: it waits where it may".to_owned())
+                Unanswered::Reply("ERR internal error: it waits where it may".to_owned())
             }
         }
     }
@@ -432,7 +432,7 @@ impl Unanswered {
     /// Returns the error text for the client when no attempt is left.
     pub fn into_words(self) -> String {
         match self {
-            Unanswered::Told(words) => words,
+            Unanswered::Reply(words) => words,
             Unanswered::Damaged(words) => format!("ERR {words}"),
             Unanswered::OtherMap(words) | Unanswered::OtherVersion(words) => {
                 format!("TRYAGAIN {words}")

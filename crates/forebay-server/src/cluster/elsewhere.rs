@@ -171,7 +171,7 @@ async fn gather(
 ) -> Result<(Reply, Outcome), Unanswered> {
     let Some(gathered) = DividedCommand::of(requester, place, args, places)? else {
         let name = requester.name(place);
-        return Err(Unanswered::Told(format!(
+        return Err(Unanswered::Reply(format!(
             "CROSSSLOT the keys of {name} lie at several nodes: give keys that belong together a hash tag"
         )));
     };

@@ -124,7 +124,7 @@ impl<'m> DividedCommand<'m> {
         parts: &[PeerReplies],
     ) -> Result<(Reply, Outcome), Unanswered> {
         let garbled =
-            || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
+            || Unanswered::Reply("ERR a node's reply is not what was asked for".to_owned());
         let mut reply = requester.work.reply();
         if self.kind == Kind::Sum {
             let counts = parts.iter().map(|part| split::integer(part.one()));
@@ -155,7 +155,7 @@ fn checked(requester: &Requester<'_>, replies: PeerReplies) -> Result<PeerReplie
         return Err(differ);
     }
     match split::error(replies.one()) {
-        Some(words) => Err(Unanswered::Told(words)),
+        Some(words) => Err(Unanswered::Reply(words)),
         None => Ok(replies),
     }
 }

@@ -35,7 +35,7 @@ struct NodeKeys<'m> {
 enum KeySource {
     /// This node answered at once: the range in its replies.
     Made(Range<usize>),
-    Told(String),
+    Reply(String),
     /// This node has it and waits for the device: the index of the reply.
     Read(usize),
     /// Another node has it: the index of the reply among those of a group of keys.
@@ -130,7 +130,7 @@ impl<'m> Plan<'m> {
                     KeySource::Read(plan.read.borrow().len() - 1)
                 }
             } else if let Some(moved) = requester.moved(&place) {
-                KeySource::Told(moved)
+                KeySource::Reply(moved)
             } else {
                 asked(&mut plan.groups, &place, gets.table(), key)
             };
@@ -192,7 +192,7 @@ fn put_together(
             }
             KeySource::Read(index) => (plan.groups.len(), *index),
             KeySource::Asked { group, index } => (*group, *index),
-            KeySource::Told(words) => {
+            KeySource::Reply(words) => {
                 reply.error(words);
                 requester.cluster.counts.led(RoutedCounts::Redirected);
                 (answered, failed) = (answered + 1, failed + 1);
@@ -242,7 +242,7 @@ fn taken(
                 Some(differ) => return Err(differ),
             },
         },
-        Err(Unanswered::Told(words)) => reply.error(words),
+        Err(Unanswered::Reply(words)) => reply.error(words),
         Err(differ) => return Err(differ.clone()),
     }
     Ok(true)

@@ -162,9 +162,9 @@ impl FoundRange {
 
     fn add(&mut self, reply: &[u8], parts: usize) -> Result<(), Unanswered> {
         let garbled =
-            || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
+            || Unanswered::Reply("ERR a node's reply is not what was asked for".to_owned());
         if let Some(words) = split::error(reply) {
-            return Err(Unanswered::Told(words));
+            return Err(Unanswered::Reply(words));
         }
         let both = split::items(reply).filter(|both| both.len() == 2);
         let both = both.ok_or_else(garbled)?;

@@ -127,7 +127,7 @@ impl Requester<'_> {
         };
         KeyPage::read(replies.one(), table.order()).ok_or_else(|| {
             let garbled = "ERR a node's reply is not what was asked for".to_owned();
-            Unanswered::Told(split::error(replies.one()).unwrap_or(garbled))
+            Unanswered::Reply(split::error(replies.one()).unwrap_or(garbled))
         })
     }
 

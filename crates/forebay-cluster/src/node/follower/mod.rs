@@ -236,7 +236,7 @@ impl Follower {
                 self.is_certain(now, Some(&head));
                 self.received_of(now, *head, actions);
             }
-            FollowerEvent::Told(head) => {
+            FollowerEvent::HeadReported(head) => {
                 self.looking = false;
                 self.received_of(now, *head, actions);
             }

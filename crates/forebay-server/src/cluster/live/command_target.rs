@@ -143,7 +143,7 @@ impl Requester<'_> {
     /// Returns the error for a node that takes this one for the leader.
     pub fn not_leading(&self) -> Unanswered {
         let words = "this node does not lead the key's partition";
-        Unanswered::Told(self.work.shared.not_here(words))
+        Unanswered::Reply(self.work.shared.not_here(words))
     }
 
     /// Waits after this many attempts. Returns `false` if too little time is left for another.

@@ -83,7 +83,7 @@ async fn delete(
     }
     if let Some(why) = most_open(failed) {
         // Parts that were deleted are not deleted again.
-        return Err(Unanswered::Told(why.into_words()));
+        return Err(Unanswered::Reply(why.into_words()));
     }
     let mut reply = requester.work.reply();
     match request.is_counted {
@@ -144,7 +144,7 @@ pub async fn one(
 /// Returns how many keys a partition deleted, if the reply says so, and where the partition ends.
 fn taken(reply: &[u8]) -> Result<(i64, Option<Spot>), Unanswered> {
     if let Some(words) = split::error(reply) {
-        return Err(Unanswered::Told(words));
+        return Err(Unanswered::Reply(words));
     }
     let both = split::items(reply).filter(|both| both.len() == 2);
     let end = both
@@ -152,7 +152,7 @@ fn taken(reply: &[u8]) -> Result<(i64, Option<Spot>), Unanswered> {
         .and_then(|both| split::bulk(&reply[both[1].clone()]));
     let (Some(both), Some(end)) = (&both, end) else {
         let words = "ERR a node's reply is not what was asked for";
-        return Err(Unanswered::Told(words.to_owned()));
+        return Err(Unanswered::Reply(words.to_owned()));
     };
     let keys = split::integer(&reply[both[0].clone()]).unwrap_or(0);
     Ok((keys, Spot::parse_tagged(end)))

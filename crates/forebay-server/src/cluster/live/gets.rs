@@ -79,7 +79,7 @@ async fn read_some(requester: &Requester<'_>, gets: &OwnedGets) -> Result<Done, 
     }
     if spots.is_empty() {
         let words = "TRYAGAIN where the table's partitions are is not known here yet";
-        return Err(Unanswered::Told(words.to_owned()));
+        return Err(Unanswered::Reply(words.to_owned()));
     }
     let read = groups.iter().filter(|group| group.moved.is_none());
     let works = read

@@ -72,7 +72,7 @@ pub async fn answer(
         (Run::Many { done, .. }, _) => Joined::Done(done),
         (_, "mget") => Joined::Items,
         (_, "exists" | "touch") => Joined::Sum,
-        _ => return Err(Unanswered::Told(apart(&requester.name(place)))),
+        _ => return Err(Unanswered::Reply(apart(&requester.name(place)))),
     };
     let works = parts.iter().map(|part| -> PartAnswer<'_> {
         let args = part.args.clone();
@@ -94,7 +94,7 @@ pub async fn answer(
 pub fn check_size(proposal: Bytes) -> Result<Bytes, Unanswered> {
     match proposal.len() <= MOST_PROPOSAL_BYTES {
         true => Ok(proposal),
-        false => Err(Unanswered::Told(format!(
+        false => Err(Unanswered::Reply(format!(
             "ERR a command of {} bytes: a live table of a cluster takes commands of at most \
              {MOST_PROPOSAL_BYTES}",
             proposal.len()
@@ -166,10 +166,10 @@ impl<'a> PartitionCommands<'a> {
         let Some((spots, first)) = first.filter(|_| !keys.is_empty()) else {
             let words =
                 "CROSSSLOT a MULTI on keys of a live table of a cluster is on keys of it alone";
-            return Err(Unanswered::Told(words.to_owned()));
+            return Err(Unanswered::Reply(words.to_owned()));
         };
         if spots.iter().any(|spot| spot.group != first.group) {
-            return Err(Unanswered::Told(match self.watches.is_empty() {
+            return Err(Unanswered::Reply(match self.watches.is_empty() {
                 true => apart("MULTI"),
                 false => apart("MULTI with the keys that WATCH named"),
             }));
@@ -276,7 +276,7 @@ fn put_together(
     for answer in answers {
         match answer {
             Ok(bytes) => match split::error(&bytes) {
-                Some(words) => failed.push(Unanswered::Told(words)),
+                Some(words) => failed.push(Unanswered::Reply(words)),
                 None => replies.push(bytes),
             },
             Err(why) => failed.push(why),
@@ -285,12 +285,12 @@ fn put_together(
     if let Some(why) = most_open(failed) {
         // Parts that were written are not written again.
         return Err(match (joined, why) {
-            (Joined::Done(_), why) => Unanswered::Told(why.into_words()),
+            (Joined::Done(_), why) => Unanswered::Reply(why.into_words()),
             (_, why) => why,
         });
     }
     let mut reply = requester.work.reply();
-    let garbled = || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
+    let garbled = || Unanswered::Reply("ERR a node's reply is not what was asked for".to_owned());
     match joined {
         Joined::Items => {
             let items = items(parts, &replies).ok_or_else(garbled)?;
@@ -318,7 +318,7 @@ fn put_together(
 /// Returns the most uncertain error of several parts: one that leaves open what was written.
 pub fn most_open(mut failed: Vec<Unanswered>) -> Option<Unanswered> {
     let is_uncertain = |why: &Unanswered| match why {
-        Unanswered::Told(words) => words.starts_with("UNCERTAIN "),
+        Unanswered::Reply(words) => words.starts_with("UNCERTAIN "),
         _ => false,
     };
     let at = failed.iter().position(is_uncertain).unwrap_or(0);

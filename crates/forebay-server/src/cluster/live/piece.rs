@@ -322,7 +322,7 @@ impl Requester<'_> {
         };
         let replies = read.done().await?;
         match split::error(replies.one()) {
-            Some(words) => Err(Unanswered::Told(words)),
+            Some(words) => Err(Unanswered::Reply(words)),
             None => Ok(replies),
         }
     }

@@ -40,7 +40,7 @@ enum ReadFailure {
     /// Another attempt may succeed once another replica leads: the data of the replica that was
     /// read is damaged.
     Damaged(String),
-    Told(Unanswered),
+    Reply(Unanswered),
 }
 
 impl PartRead<'_> {
@@ -50,13 +50,13 @@ impl PartRead<'_> {
         loop {
             let (why, is_damage) = match self.once(attempt).await {
                 Ok(replies) => return Ok(replies),
-                Err(ReadFailure::Told(reported)) => return Err(reported),
+                Err(ReadFailure::Reply(reported)) => return Err(reported),
                 Err(ReadFailure::Passing(why)) => (why, false),
                 Err(ReadFailure::Damaged(why)) => (why, true),
             };
             if requester.is_last() {
                 return Err(match is_damage {
-                    true => Unanswered::Told(format!("{DAMAGED} {why}")),
+                    true => Unanswered::Reply(format!("{DAMAGED} {why}")),
                     false => requester.not_leading(),
                 });
             }
@@ -67,7 +67,7 @@ impl PartRead<'_> {
             if (is_damage && self.has_one_replica()) || !requester.waits_for_lead(attempt).await {
                 return Err(match is_damage {
                     true => Unanswered::Damaged(why),
-                    false => Unanswered::Told(format!("TRYAGAIN {}", reason(&why))),
+                    false => Unanswered::Reply(format!("TRYAGAIN {}", reason(&why))),
                 });
             }
             attempt += 1;
@@ -93,11 +93,11 @@ impl PartRead<'_> {
             _ if requester.is_last() => Err(ReadFailure::Passing(String::new())),
             CommandTarget::Moved(address) => {
                 let moved = moved_to(spot.slot.unwrap_or(0), &address);
-                Err(ReadFailure::Told(Unanswered::Told(moved)))
+                Err(ReadFailure::Reply(Unanswered::Reply(moved)))
             }
             CommandTarget::Node(node) => self.ask(&[node.id]).await,
             CommandTarget::Unknown(why) => Err(ReadFailure::Passing(why)),
-            CommandTarget::CutOff(words) => Err(ReadFailure::Told(Unanswered::Told(words))),
+            CommandTarget::CutOff(words) => Err(ReadFailure::Reply(Unanswered::Reply(words))),
         }
     }
 
@@ -105,12 +105,12 @@ impl PartRead<'_> {
         let count = self.counts.1;
         let asked = self.requester.ask(nodes, &self.commands, count, "").await;
         let replies = asked.map_err(|why| match why {
-            Unanswered::Told(words) if is_passing(&words) => ReadFailure::Passing(words),
-            Unanswered::Told(_) => ReadFailure::Told(why),
+            Unanswered::Reply(words) if is_passing(&words) => ReadFailure::Passing(words),
+            Unanswered::Reply(_) => ReadFailure::Reply(why),
             why => ReadFailure::Passing(why.into_words()),
         })?;
         if let (1, count @ 2..) = self.counts {
-            last_of_exec(&replies, count).map_err(ReadFailure::Told)?;
+            last_of_exec(&replies, count).map_err(ReadFailure::Reply)?;
         }
         self.if_there(&replies)?;
         Ok(replies)
@@ -227,11 +227,11 @@ impl PartRead<'_> {
 fn last_of_exec(replies: &PeerReplies, count: usize) -> Result<&[u8], Unanswered> {
     let before = (0..count - 1).filter_map(|at| replies.get(at));
     if let Some(words) = before.filter_map(split::error).next() {
-        return Err(Unanswered::Told(words));
+        return Err(Unanswered::Reply(words));
     }
     replies.get(count - 1).ok_or_else(|| {
         let words = "ERR this MULTI has more commands than another node takes at a time";
-        Unanswered::Told(words.to_owned())
+        Unanswered::Reply(words.to_owned())
     })
 }
 

@@ -79,14 +79,14 @@ async fn version(
     wire: &[u8],
     may_move: bool,
 ) -> Result<KeyVersion, Unanswered> {
-    let garbled = || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
+    let garbled = || Unanswered::Reply("ERR a node's reply is not what was asked for".to_owned());
     let place = find(GETV).ok_or_else(garbled)?;
     let args: OwnedArgs = [GETV, wire].into_iter().collect();
     let reply = PartitionCommands::one(requester, place, args)
         .bytes(may_move)
         .await?;
     if let Some(words) = split::error(&reply) {
-        return Err(Unanswered::Told(words));
+        return Err(Unanswered::Reply(words));
     }
     let items = split::items(&reply).ok_or_else(garbled)?;
     let first = items.into_iter().next().ok_or_else(garbled)?;

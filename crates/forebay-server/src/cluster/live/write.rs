@@ -65,7 +65,7 @@ enum WriteFailure {
     /// It certainly did not write: the partition does not have the keys.
     Elsewhere,
     /// A final error, which the client gets.
-    Told(String),
+    Reply(String),
 }
 
 type WriteAttempt = Result<Bytes, WriteFailure>;
@@ -81,7 +81,7 @@ impl PartWrite<'_> {
 
     /// Returns the only reply. REQUIRES: there is one item.
     pub async fn one(&self) -> Result<Bytes, Unanswered> {
-        let none = || Unanswered::Told("ERR internal error: nothing was proposed".to_owned());
+        let none = || Unanswered::Reply("ERR internal error: nothing was proposed".to_owned());
         self.done().await.pop().ok_or_else(none)?
     }
 
@@ -89,10 +89,10 @@ impl PartWrite<'_> {
         let counts = &self.requester.cluster.counts;
         match answer {
             Ok(_) => counts.proposed(Proposed::Answered),
-            Err(Unanswered::Told(words)) if words.starts_with("UNCERTAIN ") => {
+            Err(Unanswered::Reply(words)) if words.starts_with("UNCERTAIN ") => {
                 counts.proposed(Proposed::Uncertain);
             }
-            Err(Unanswered::Told(words)) if words.starts_with("MOVED ") => {}
+            Err(Unanswered::Reply(words)) if words.starts_with("MOVED ") => {}
             Err(_) => counts.proposed(Proposed::Refused),
         }
     }
@@ -117,7 +117,7 @@ impl PartWrite<'_> {
             for (number, (at, tried)) in left.into_iter().zip(tried).enumerate() {
                 answers[at] = Some(match tried {
                     Ok(bytes) => Ok(bytes),
-                    Err(WriteFailure::Told(words)) => Err(Unanswered::Told(words)),
+                    Err(WriteFailure::Reply(words)) => Err(Unanswered::Reply(words)),
                     Err(WriteFailure::Elsewhere) if is_last => Err(self.requester.not_leading()),
                     Err(WriteFailure::Elsewhere) if self.is_in_half() => {
                         again.push((at, CUT.to_owned()));
@@ -151,7 +151,11 @@ impl PartWrite<'_> {
             left = again.into_iter().map(|(at, _)| at).collect();
             attempt += 1;
         }
-        let lost = || Err(Unanswered::Told("ERR internal error: no answer".to_owned()));
+        let lost = || {
+            Err(Unanswered::Reply(
+                "ERR internal error: no answer".to_owned(),
+            ))
+        };
         answers
             .into_iter()
             .map(|answer| answer.unwrap_or_else(lost))
@@ -170,11 +174,11 @@ impl PartWrite<'_> {
 
     fn given_up(&self, why: String, is_last: bool) -> Unanswered {
         match why.starts_with(NO_REPLICAS) {
-            true => Unanswered::Told(why),
+            true => Unanswered::Reply(why),
             false if is_last => self.requester.not_leading(),
             false => {
                 let why = reason(&why);
-                Unanswered::Told(format!("TRYAGAIN nothing was written: {why}"))
+                Unanswered::Reply(format!("TRYAGAIN nothing was written: {why}"))
             }
         }
     }
@@ -196,12 +200,12 @@ impl PartWrite<'_> {
             _ if requester.is_last() => all(&WriteFailure::Certain(String::new())),
             CommandTarget::Moved(address) => {
                 let slots = items.iter().map(|at| self.items[*at].slot.unwrap_or(0));
-                let moved = slots.map(|slot| Err(WriteFailure::Told(moved_to(slot, &address))));
+                let moved = slots.map(|slot| Err(WriteFailure::Reply(moved_to(slot, &address))));
                 moved.collect()
             }
             CommandTarget::Node(node) => self.forward(&node, items).await,
             CommandTarget::Unknown(why) => all(&WriteFailure::Certain(why)),
-            CommandTarget::CutOff(words) => all(&WriteFailure::Told(words)),
+            CommandTarget::CutOff(words) => all(&WriteFailure::Reply(words)),
         }
     }
 
@@ -282,7 +286,7 @@ impl PartWrite<'_> {
         };
         let bytes = match answer {
             Ok(PeerAnswer::Bytes(bytes)) => bytes,
-            Ok(PeerAnswer::Refused(text)) => return all(&WriteFailure::Told(text)),
+            Ok(PeerAnswer::Refused(text)) => return all(&WriteFailure::Reply(text)),
             Err(failure) => {
                 requester.cluster.suspect(requester.now(), node.id);
                 let why = format!("node {} ({}): {}", node.name, node.peer, failure.error);
@@ -324,7 +328,7 @@ fn taken(
                 WriteFailure::Certain(format!("node {} did not come to it", node.name))
             }
             // The node did not evaluate the EXEC.
-            (2.., false) => WriteFailure::Told(
+            (2.., false) => WriteFailure::Reply(
                 "ERR this MULTI has more commands than another node takes at a time".to_owned(),
             ),
             _ => garbled(node),
@@ -341,7 +345,7 @@ fn taken(
         .filter_map(|range| split::error(&bytes[range.clone()]))
         .next()
     {
-        Some(words) => Err(WriteFailure::Told(words)),
+        Some(words) => Err(WriteFailure::Reply(words)),
         None => Ok(bytes.slice(last.clone())),
     }
 }
@@ -409,7 +413,7 @@ fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> WriteAttempt {
 pub async fn move_time(requester: &Requester<'_>, group: GroupId) -> Result<(), String> {
     let moved = propose(requester, group, vec![Bytes::new()]).await;
     let why = |why| match why {
-        WriteFailure::Certain(why) | WriteFailure::Told(why) => why,
+        WriteFailure::Certain(why) | WriteFailure::Reply(why) => why,
         WriteFailure::Elsewhere => CUT.to_owned(),
     };
     moved
@@ -418,7 +422,7 @@ pub async fn move_time(requester: &Requester<'_>, group: GroupId) -> Result<(), 
 }
 
 fn uncertain(why: &str) -> WriteFailure {
-    WriteFailure::Told(format!(
+    WriteFailure::Reply(format!(
         "UNCERTAIN nobody knows whether this was written, or will be ({why}): read what it was to change, \
          and decide by that whether to send it again"
     ))

@@ -116,7 +116,7 @@ fn put<'a>(
     let spot = LiveSpot::of(&live, &wire).ok_or_else(|| {
         let words =
             "TRYAGAIN nothing was written: where the table's partitions are is not known here yet";
-        Unanswered::Told(words.to_owned())
+        Unanswered::Reply(words.to_owned())
     })?;
     let one = std::iter::once(args.borrow());
     let proposal = check_size(WireProposal::encode(requester.work.resp3, false, None, one))?;

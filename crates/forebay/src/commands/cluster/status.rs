@@ -377,7 +377,7 @@ pub fn moving(plan: &PlanStatus) -> String {
 /// Describes a running load in one line.
 pub fn loading(load: &LoadStatus) -> String {
     let (to, what) = match load.stage {
-        LoadStage::Fetching => ("brought to", "have it"),
+        LoadStage::Fetching => ("copied to", "have it"),
         LoadStage::Adding => ("added by", "have it on a majority of their replicas"),
         LoadStage::Done | LoadStage::Stopped => ("ended for", "have it"),
     };
