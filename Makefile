@@ -143,14 +143,14 @@ SEEDS ?= 100000
 NIGHTLY_SEEDS ?= 20000
 # Of the engine's lives under faults.
 NIGHTLY_ROUNDS ?= 500
-SEED_RUNS := sim_tests::runs::all_holds_with_every_seed
+SEED_RUNS := sim_tests::runs::all_invariants_hold_for_every_seed
 
 .PHONY: test-seeds
 test-seeds: ## Many seeds of the simulators, for the night: half an hour of two cores (SEEDS=n for others than 100000); not part of `make test`
 	scripts/setup build
 	FOREBAY_TEST_SEEDS=$(SEEDS) cargo test --locked -p forebay-replica --lib $(SEED_RUNS) -- --nocapture
 	FOREBAY_TEST_SEEDS=$$(($(SEEDS) / 25)) cargo test --locked -p forebay-replica --lib sim_tests::runs::the_real_engine_keeps_every -- --nocapture
-	FOREBAY_TEST_SEEDS=$$(($(SEEDS) / 10)) cargo test --locked -p forebay-cluster --lib all_holds -- --nocapture
+	FOREBAY_TEST_SEEDS=$$(($(SEEDS) / 10)) cargo test --locked -p forebay-cluster --lib hold_for_every_seed -- --nocapture
 
 # Nothing where clippy compiles the tests (.ci/run).
 CLIPPY ?= cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -1,5 +1,5 @@
-"""A cluster in five minutes: five nodes in three zones, one of which dies under readers, two tables
-that are replaced at one moment, and taken back, and one that is drained.
+"""A cluster in five minutes: five nodes in three zones. One node dies under readers and one is
+drained; two tables are replaced at one moment, and rolled back.
 
 Everything lives in .demo/ and goes with the next run; the nodes take free ports and are ended.
 """

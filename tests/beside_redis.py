@@ -1,4 +1,4 @@
-"""Asking a server of ours and redis-server the same things."""
+"""Sends the same commands to a Forebay server and to redis-server, and compares the answers."""
 
 import os
 import random
@@ -7,15 +7,15 @@ import time
 import redis
 
 
-def dice_of_test():
-    """Random numbers whose seed is printed; FOREBAY_TEST_SEED repeats them."""
+def seeded_rng():
+    """Returns a seed and a random generator. The seed is printed; FOREBAY_TEST_SEED repeats it."""
     seed = int(os.environ.get("FOREBAY_TEST_SEED", time.time_ns() % 2**32))
     print("seed", seed)
     return seed, random.Random(seed)
 
 
-def alike(words, ours, theirs):
-    """Whether two answers are the same, but for the moments at which the two servers were asked."""
+def is_alike(words, ours, theirs):
+    """Whether two answers are equal, apart from the time between the two requests."""
     seen = {"TTL": 1, "EXPIRETIME": 1, "PTTL": 2000, "PEXPIRETIME": 2000}
     if words[0] in seen and isinstance(ours, int) and isinstance(theirs, int):
         return ours == theirs or min(ours, theirs) > 0 and abs(ours - theirs) <= seen[words[0]]
@@ -34,8 +34,9 @@ def answer(connection, words):
 
 
 def compare(ours, theirs, steps, random_command):
-    """Gives random commands, some in MULTI, to two clients; all answers have to be alike."""
-    seed, rng = dice_of_test()
+    """Sends random commands, some in MULTI, to two clients, and checks that all answers are
+    equal."""
+    seed, rng = seeded_rng()
     connections = [client.connection_pool.get_connection() for client in (ours, theirs)]
     for step in range(steps):
         queued = [random_command(rng)]
@@ -49,6 +50,6 @@ def compare(ours, theirs, steps, random_command):
             if words == ["EXEC"] and all(isinstance(reply, list) for reply in answers):
                 triples = list(zip(queued, *answers, strict=True))
             for words, our, their in triples:
-                assert alike(words, our, their), (seed, step, words, our, their, commands)
+                assert is_alike(words, our, their), (seed, step, words, our, their, commands)
     for connection in connections:
         connection.disconnect()

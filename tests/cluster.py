@@ -1,4 +1,4 @@
-"""Clusters of real processes on this machine: nodes that are started, killed, stopped and ended."""
+"""Clusters of real processes on this machine. Tests start, kill, pause and stop their nodes."""
 
 import json
 import os
@@ -16,27 +16,27 @@ import urllib.request
 import redis
 from harness import WAIT_S, Failed, wait_for
 
-# Between them and the ephemeral ports are those of the S3 server (object_store.py).
+# The S3 server's ports (object_store.py) lie between these and the ephemeral ports.
 FIRST_PORT, LAST_PORT = 10_000, 20_000
 CLASS_PORTS = 4
 PORTS = 4 + CLASS_PORTS
-# What a live table has no replicas of when all of them are there and answer.
-UNWHOLE = ("unreachable", "joining", "lost")
+# These counts are zero if every replica of a live table is present and answers.
+INCOMPLETE = ("unreachable", "joining", "lost")
 
-# Between two looks that cost a request.
+# Pause between two checks that each cost a request.
 STEP_S = 0.05
-# A long poll ends after so long for what makes no revision: progress, the health of replicas.
+# How long a long poll waits. Progress and replica health change without a new revision.
 POLL_MS = 200
 
-# Of clusters in tests, so that what follows a fault takes a third of its documented time. Empty:
-# the product's own. Where a busy machine keeps a node from its work for longer, a push is taken
-# back, which is right, and fails its test.
+# Node timeout of test clusters: failures take a third of the documented time. An empty value means
+# the product's default. If a busy machine stalls a node for longer, the cluster rolls a push back,
+# and the test fails.
 NODE_TIMEOUT = os.environ.get("FOREBAY_TEST_NODE_TIMEOUT", "3s")
 
 
 def free_block():
-    """The first of PORTS free ports in a row, and a socket that keeps other tests from taking them.
-    They are fixed, for a node comes back to its own."""
+    """Returns the first of PORTS free ports in a row, and a socket that reserves them. The ports
+    are fixed, because a restarted node needs the same ones."""
     chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
     for _ in range(1000):
         first = chance.randrange(FIRST_PORT, LAST_PORT, PORTS + 1)
@@ -53,9 +53,9 @@ def free_block():
 
 
 class ClusterNode:
-    """`forebay serve --cluster`, which may be started again and again."""
+    """A `forebay serve --cluster` process that can be started again."""
 
-    # Other nodes are met by TLS where it is not loopback.
+    # If the host is not loopback, nodes connect to each other by TLS.
     peer_host = "127.0.0.1"
 
     def __init__(self, store, directory, name, zone, args=()):
@@ -87,15 +87,15 @@ class ClusterNode:
         self.is_stopped = False
         return self
 
-    def comes_up(self, seconds=WAIT_S):
+    def wait_listening(self, seconds=WAIT_S):
         """Waits until the process listens."""
         readable, _, _ = select.select([self.process.stdout], [], [], seconds)
         line = self.process.stdout.readline() if readable else b""
         if not line:
-            raise Failed(f"{self.name} did not come up: {self.log.read_text()}")
+            raise Failed(f"{self.name} did not start: {self.log.read_text()}")
         ready = json.loads(line)
         assert ready["listen"].endswith(f":{self.port}")
-        # What it does when it is cut off is said at its start.
+        # The process prints its isolation policy at the start.
         assert ready["on_isolation"] == "serve" or ready["on_isolation"].startswith("refuse:")
         return self
 
@@ -103,7 +103,7 @@ class ClusterNode:
         return self.process is not None and self.process.poll() is None
 
     def is_awake(self):
-        """Whether it answers at all: a process that was stopped by a signal does not."""
+        """Whether the node answers. A process stopped by SIGSTOP does not."""
         return self.alive() and not self.is_stopped
 
     def signal(self, sign):
@@ -112,19 +112,19 @@ class ClusterNode:
             self.is_stopped = sign == signal.SIGSTOP
 
     def logged(self):
-        """What it logged since the test began."""
+        """The log since the test began."""
         with self.log.open("rb") as log:
             log.seek(self.log_mark)
             return log.read().decode(errors="replace")
 
     def kill(self):
-        """As a power cut to the process: it is told nothing."""
+        """Kills the process without warning, like a power failure."""
         if self.alive():
             self.signal(signal.SIGKILL)
             self.process.communicate()
 
     def stop(self, seconds=WAIT_S):
-        """As an operator ends it; gives the exit code."""
+        """Stops the node with SIGTERM, as an operator does, and returns the exit code."""
         self.signal(signal.SIGTERM)
         try:
             self.process.communicate(timeout=seconds)
@@ -133,7 +133,7 @@ class ClusterNode:
         return self.process.returncode
 
     def ask(self, path, seconds=10):
-        """Status and body of a page."""
+        """Returns the status and body of a page."""
         url = f"http://127.0.0.1:{self.http}{path}"
         try:
             with urllib.request.urlopen(url, timeout=seconds) as got:
@@ -147,12 +147,12 @@ class ClusterNode:
         return self.ask("/ready")[0] == 200
 
     def metric(self, name):
-        """A metric by its name, with labels where it has some."""
+        """The value of a metric. The name includes its labels."""
         found = re.search(rf"^{re.escape(name)} (\S+)$", self.ask("/metrics")[1], re.M)
         return float(found[1]) if found else None
 
     def through_gateway(self, **options):
-        """A client that knows nothing of clusters, and sends nothing twice."""
+        """A client that does not know the cluster and never retries."""
         return self.client(self.gateway, **options)
 
     def client(self, port=None, **options):
@@ -164,7 +164,7 @@ class ClusterNode:
         return redis.RedisCluster(host="127.0.0.1", port=self.port, **options)
 
     def slots(self):
-        """The ports that CLUSTER SLOTS tells: [[those of a row of slots]]."""
+        """The ports in CLUSTER SLOTS: one list for each range of slots."""
         with self.client(decode_responses=False) as client:
             rows = client.execute_command("CLUSTER", "SLOTS")
         if isinstance(rows, dict):
@@ -176,7 +176,7 @@ class ClusterNode:
 
 
 class Cluster:
-    """Nodes n1, n2, ... in the zones z1, z2, ... by turns, over one store."""
+    """Nodes n1, n2, ... over one store. They take turns over the zones z1, z2, ..."""
 
     def __init__(
         self, store, directory, count=3, zones=3, args=(), create=(), node_timeout=NODE_TIMEOUT
@@ -192,16 +192,16 @@ class Cluster:
         for node in self.nodes:
             node.start()
         for node in self.nodes:
-            node.comes_up()
+            node.wait_listening()
         self.wait_up()
         return self
 
     def join(self, name, zone, args=None, cache=None):
-        """One node more, once all know it."""
+        """Adds a node, and waits until all nodes know it."""
         args = self.args if args is None else args
         self.nodes.append(ClusterNode(self.store, self.directory, name, zone, args))
         self.nodes[-1].cache = cache or self.nodes[-1].cache
-        self.nodes[-1].start().comes_up()
+        self.nodes[-1].start().wait_listening()
         self.wait_up()
         return self.nodes[-1]
 
@@ -211,42 +211,42 @@ class Cluster:
     def alive(self):
         return [node for node in self.nodes if node.alive()]
 
-    def heard(self, after=None, wait_ms=POLL_MS):
-        """What the coordinator says, by the first node that reaches it; None where none does. With
-        a revision it is asked for a later one, for so long."""
+    def ask_coordinator(self, after=None, wait_ms=POLL_MS):
+        """The coordinator's status, from the first node that reaches it, or None. With a revision,
+        the request waits up to `wait_ms` for a later one."""
         query = "" if after is None else f"?after={after}&wait={wait_ms}ms"
         for node in self.nodes:
             if node.is_awake():
-                status, text = node.ask(f"/v1/cluster{query}")
-                says = json.loads(text) if status == 200 else None
-                if says and says["coordinator"]:
-                    return says
+                code, text = node.ask(f"/v1/cluster{query}")
+                status = json.loads(text) if code == 200 else None
+                if status and status["coordinator"]:
+                    return status
         return None
 
     def wait_for(self, condition, what="the cluster's state", seconds=WAIT_S):
-        """Waits until the condition holds of what the coordinator says, and gives that. It is asked
-        at each revision, and every POLL_MS for what is none."""
-        says, end = None, time.monotonic() + seconds
+        """Waits until the condition holds for the coordinator's status, and returns that status. It
+        asks at each revision, and every POLL_MS for changes without one."""
+        status, end = None, time.monotonic() + seconds
         while True:
             begun = time.monotonic()
-            says = self.heard(says["revision"] if says else None)
-            if says and condition(says):
-                return says
+            status = self.ask_coordinator(status["revision"] if status else None)
+            if status and condition(status):
+                return status
             if begun > end:
                 what = what() if callable(what) else what
-                raise AssertionError(f"not within {seconds} s: {what}: {says}")
-            # Nobody reaches a coordinator, or revisions come one after the other.
+                raise AssertionError(f"not within {seconds} s: {what}: {status}")
+            # No node reaches a coordinator, or revisions follow each other quickly.
             time.sleep(max(0, begun + STEP_S / 2 - time.monotonic()))
 
     def status(self):
-        """What the catalog says now, by a node that has read it, or by the command."""
+        """The catalog's current status, from a node that has read it, or from the command."""
         least = self.revision()
         if least is None or not any(node.is_awake() for node in self.nodes):
             return self.store.json("cluster", "status")
-        return self.wait_for(lambda says: says["revision"] >= least, f"revision {least}")
+        return self.wait_for(lambda status: status["revision"] >= least, f"revision {least}")
 
     def revision(self):
-        """That of the catalog in the store; None where it is lost."""
+        """The revision of the catalog in the store, or None if the catalog is lost."""
         head = self.store.content("cluster/head")
         found = head and re.search(rb'"revision":(\d+)', head)
         return int(found[1]) if found else None
@@ -259,47 +259,48 @@ class Cluster:
 
     def wait_states(self, **states):
         """Waits until nodes are in these states: wait_states(n1="down")."""
-        self.wait_for(lambda says: states.items() <= states_of(says).items(), states)
+        self.wait_for(lambda status: states.items() <= states_of(status).items(), states)
 
     def wait_no_plan(self, seconds=WAIT_S):
-        self.wait_for(lambda says: says["plan"] is None, "no plan", seconds)
+        self.wait_for(lambda status: status["plan"] is None, "no plan", seconds)
 
     def wait_whole(self, *tables, seconds=WAIT_S):
-        """Waits until the live tables' partitions (of all, or of these) have a leader and all of
-        their replicas, which answer."""
-        self.wait_for(lambda says: is_whole(says, tables), "all replicas are there", seconds)
+        """Waits until all partitions of these live tables (by default all) have a leader, and all
+        their replicas answer."""
+        self.wait_for(lambda status: is_whole(status, tables), "all replicas are there", seconds)
 
     def split(self, table, at, option="--at"):
-        """Cuts, once the partition has all of its replicas. Returns the new partition."""
-        says = []
+        """Splits a partition once it has all replicas. Returns the new partition."""
+        results = []
 
-        def is_cut():
+        def is_split():
             words = ["cluster", "split", table, option, str(at), "--json"]
             result = self.store.run(*words, code=None)
             assert result.code == 0 or "then ask again" in result.err, result.err
-            says[:] = [result.json()] if result.code == 0 else []
-            return bool(says)
+            results[:] = [result.json()] if result.code == 0 else []
+            return bool(results)
 
-        wait_for(is_cut, f"{at} is cut", 120, 0.5)
-        assert says[0]["led"], says
-        return says[0]["partition"]
+        wait_for(is_split, f"{at} is split", 120, 0.5)
+        assert results[0]["led"], results
+        return results[0]["partition"]
 
     def coordinator(self):
-        """The node that is it, once there is one."""
-        says = self.wait_for(lambda says: any(says["coordinator"] == n.name for n in self.nodes))
-        return self[says["coordinator"]]
+        """Waits for a coordinator, and returns its node."""
+        names = [node.name for node in self.nodes]
+        status = self.wait_for(lambda status: status["coordinator"] in names)
+        return self[status["coordinator"]]
 
     def restart(self, *args):
-        """Starts all nodes again, one after another, with these options."""
+        """Restarts the nodes one after another with these options."""
         for node in self.nodes:
             node.stop()
             node.args = args
             node.start()
         for node in self.nodes:
-            node.comes_up()
+            node.wait_listening()
 
     def wait_up(self, seconds=WAIT_S):
-        """Waits until all nodes are up, and each knows that all are."""
+        """Waits until all nodes are up and every node knows it."""
         available = 'forebay_cluster_nodes{state="available"}'
         names = {node.name: "up" for node in self.nodes}
 
@@ -313,11 +314,10 @@ class Cluster:
             )
 
         wait_for(up, lambda: f"all nodes are up: {seen()}", seconds, STEP_S)
-        self.wait_for(lambda says: names.items() <= states_of(says).items(), names, seconds)
+        self.wait_for(lambda status: names.items() <= states_of(status).items(), names, seconds)
 
     def tidy(self):
-        """Makes it as it was at first: its nodes are up, with their first options and no others,
-        and there are no tables."""
+        """Resets the cluster to its first state: the first nodes and options, and no tables."""
         for node in self.nodes:
             if node.is_stopped:
                 node.signal(signal.SIGCONT)
@@ -325,16 +325,17 @@ class Cluster:
                 node.stop()
             (node.args,) = node.first_args
             if not node.alive():
-                node.start().comes_up()
+                node.start().wait_listening()
         self.wait_up()
         for table in self.status()["tables"]:
             self.store.run("drop", table["table"], "--yes")
-        self.part_from_others()
-        empty = self.wait_for(lambda says: says["healthy"] and not says["plan"], "it is well")
+        self.remove_joined_nodes()
+        is_healthy = lambda status: status["healthy"] and not status["plan"]  # noqa: E731
+        empty = self.wait_for(is_healthy, "the cluster is healthy")
         assert empty["tables"] == [] and not empty.get("loads"), empty
 
-    def part_from_others(self):
-        """Those that joined leave."""
+    def remove_joined_nodes(self):
+        """Removes the nodes that tests joined."""
         others = self.nodes[self.count :]
         holding = [node["name"] for node in self.status()["nodes"] if node["holds"]]
         names = [node.name for node in others if node.name in holding]
@@ -348,7 +349,7 @@ class Cluster:
         del self.nodes[self.count :]
 
     def end(self):
-        """Ends all that runs, whatever became of it."""
+        """Kills all nodes, whatever their state."""
         for node in self.nodes:
             node.kill()
             node.guard.close()
@@ -359,29 +360,29 @@ class Cluster:
                 assert "panicked" not in node.log.read_text(), node.log.read_text()
 
 
-def states_of(says):
-    return {node["name"]: node["state"] for node in says["nodes"]}
+def states_of(status):
+    return {node["name"]: node["state"] for node in status["nodes"]}
 
 
-def table_of(says, name):
-    return next((table for table in says["tables"] if table["table"] == name), None)
+def table_of(status, name):
+    return next((table for table in status["tables"] if table["table"] == name), None)
 
 
-def is_whole(says, tables=()):
-    live = says.get("live")
+def is_whole(status, tables=()):
+    live = status.get("live")
     found = live and [live["tables"].get(name) for name in tables or live["tables"]]
     if not found or live["short"]["count"] or live["without_leader"]["count"]:
         return False
     return all(
-        one and one["led"] == one["partitions"] and not any(one[what] for what in UNWHOLE)
+        one and one["led"] == one["partitions"] and not any(one[what] for what in INCOMPLETE)
         for one in found
     )
 
 
 class Reading(threading.Thread):
-    """Reads by one client all the time; notes what the replies say, and what failed.
+    """Reads with one client in a loop, and records the versions and the failures.
 
-    `read_once(client)` gives the versions that a reply shows. A reply of more than one is mixed.
+    `read_once(client)` returns the versions in a reply. A reply with several versions is mixed.
     """
 
     begun = []
@@ -416,11 +417,11 @@ class Reading(threading.Thread):
     def end(self):
         self.over.set()
         self.join(WAIT_S)
-        assert not self.is_alive(), "a read that never ends"
+        assert not self.is_alive(), "the read does not end"
         return self
 
     @classmethod
     def end_all(cls):
-        """Ends those that a test left, which would read from whoever gets its ports next."""
+        """Ends the readers that a test left. Another node may use their ports next."""
         while cls.begun:
             cls.begun.pop().end()

@@ -1,11 +1,11 @@
-"""Fixtures: an empty store, and one with a table of people."""
+"""Fixtures: stores, servers, nodes and clusters."""
 
 import signal
 import subprocess
 
 import pytest
 import redis
-from beside_redis import dice_of_test
+from beside_redis import seeded_rng
 from cluster import Cluster, Reading
 from data import people, write
 from disks import Disks
@@ -13,7 +13,7 @@ from fault_injection import Tables
 from harness import Store, wait_for
 from nodes import Node
 from object_store import Proxy, RemoteStore, S3Server
-from shared import SharedClusters, plain, show_logs, weathered_nodes
+from shared import SharedClusters, lossy_nodes, plain, show_logs
 
 
 @pytest.hookimpl(wrapper=True)
@@ -28,7 +28,7 @@ def has_failed(request):
 
 
 @pytest.fixture(autouse=True)
-def nobody_reads_on():
+def end_readers():
     yield
     Reading.end_all()
 
@@ -70,7 +70,7 @@ def small_disk(tmp_path):
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory):
-    """One S3 server for all tests; who kills it starts it again."""
+    """One S3 server for all tests. A test that kills it starts it again."""
     server = S3Server(tmp_path_factory.mktemp("s3"))
     yield server
     server.end()
@@ -124,7 +124,7 @@ def node(remote, tmp_path):
 
 @pytest.fixture
 def cluster(tmp_path, request):
-    """Starts a cluster of a test's own: cluster(count, zones=3, args=(), store=..., create=())."""
+    """Starts a cluster for one test: cluster(count, zones=3, args=(), store=..., create=())."""
     made = []
 
     def make(count=3, zones=3, args=(), store=None, create=(), **options):
@@ -148,7 +148,7 @@ def shared_clusters(tmp_path_factory):
     clusters.end()
 
 
-def lent(clusters, request):
+def lend_cluster(clusters, request):
     taken = []
 
     def take(count=3, zones=3, args=()):
@@ -162,25 +162,25 @@ def lent(clusters, request):
 
 @pytest.fixture
 def shared(shared_clusters, request):
-    """A cluster that other tests use before and after: shared(count, zones=3, args=())."""
-    yield from lent(shared_clusters, request)
+    """A cluster that several tests use in turn: shared(count, zones=3, args=())."""
+    yield from lend_cluster(shared_clusters, request)
 
 
 @pytest.fixture(scope="module")
 def shared_by_module(shared_clusters, request):
-    """The same for the tests of a file together."""
-    yield from lent(shared_clusters, request)
+    """Like `shared`, for all tests of one file together."""
+    yield from lend_cluster(shared_clusters, request)
 
 
 @pytest.fixture
 def lossy_cluster(shared_clusters, request):
-    """A shared cluster whose nodes can be cut off from each other, with a table `t`, a seed and
-    random numbers of it: weathered(count, args)."""
+    """A shared cluster over a lossy network, with a table `t`: lossy_cluster(count, args). It has a
+    seed and a random generator from that seed."""
     taken = []
 
     def take(count=3, args=()):
-        seed, rng = dice_of_test()
-        made = shared_clusters.take(weathered_nodes, count, tuple(args))
+        seed, rng = seeded_rng()
+        made = shared_clusters.take(lossy_nodes, count, tuple(args))
         taken.append(made)
         made.begin(seed)
         made.seed, made.rng = seed, rng
@@ -193,7 +193,7 @@ def lossy_cluster(shared_clusters, request):
 
 @pytest.fixture(scope="module")
 def tables(s3_server, tmp_path_factory):
-    """A cluster that can be struck, with a table: the same one for test after test."""
+    """A cluster for fault injection and its table. All tests of a file use the same one."""
     tables = Tables(s3_server, tmp_path_factory)
     yield tables
     tables.end()
@@ -201,7 +201,7 @@ def tables(s3_server, tmp_path_factory):
 
 @pytest.fixture
 def real(tmp_path):
-    """A redis-server beside ours."""
+    """A redis-server to compare with."""
     socket = tmp_path / "redis.sock"
     words = ["redis-server", "--port", "0", "--unixsocket", str(socket)]
     words += ["--save", "", "--dir", str(tmp_path)]

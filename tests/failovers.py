@@ -1,9 +1,9 @@
-"""Strikes the leader of a partition of a live table again and again, under three client libraries.
+"""Injects faults into the leader of a live table's partition, under three client libraries.
 
-`make test-failovers` calls it. Each library writes keys that are written once, with a writer for
-each partition. The node that leads a partition is killed, stopped or cut off from the others, by
-turns. It ends with a table of how long writes to the partitions of the struck node paused, and with
-1 when an acknowledged write was lost or one that was refused has appeared.
+`make test-failovers` calls it. Each library writes every key once, with one writer per partition.
+In turn, a leader is killed, stopped or cut off from the other nodes. The script prints how long
+writes to the partitions of that node paused. It exits with 1 if an acknowledged write is lost, or
+if a refused write appears.
 """
 
 import argparse
@@ -30,19 +30,19 @@ from redis.cluster import ClusterNode
 from redis.retry import Retry
 
 HERE = Path(__file__).parent
-# Between two writes of a writer.
+# Pause between two writes of a writer.
 PAUSE_S = 0.05
 CLIENT_LIMIT_S = 2
 GATEWAY_LIMIT_S = 5
-# A pause that is not over by then is noted as one of this length.
+# A longer pause counts as one of this length.
 LONGEST_S = 30
 KINDS = ("killed", "stopped", "cut off")
 TARGETS = {"median": 4, "worst": 8}
 
 
-class Told:
-    """What a library's writers were told. `seen` has of each partition begin and end of the writes
-    that were acknowledged."""
+class WriteResults:
+    """The results of a library's writes. For each partition, `seen` holds begin and end of the
+    acknowledged writes."""
 
     def __init__(self, name, partitions):
         self.name, self.is_over = name, False
@@ -73,8 +73,8 @@ class Told:
         return max(after - one for one, after in zip(within, within[1:], strict=False))
 
 
-class PythonWriters(Told):
-    """Threads with redis-py. `connect(place)` gives a client."""
+class PythonWriters(WriteResults):
+    """Threads with redis-py. `connect(place)` returns a client."""
 
     def __init__(self, name, tags, connect):
         super().__init__(name, len(tags))
@@ -113,7 +113,7 @@ class PythonWriters(Told):
 
 
 class Gateway:
-    """A client at the gateway of a node, which a load balancer would choose: not the struck one."""
+    """A client at a node's gateway. As behind a load balancer, that node is not the faulty one."""
 
     def __init__(self, node):
         self.node = node
@@ -127,9 +127,9 @@ class Gateway:
         return client, at
 
 
-class OfCluster:
-    """Each writer has a RedisCluster of its own: where a connection ends under several threads,
-    redis-py 8.1.0 has others of them fail with ValueError."""
+class ClusterClients:
+    """One RedisCluster per writer. With a shared one, a lost connection fails other threads with
+    ValueError (redis-py 8.1.0)."""
 
     def __init__(self, nodes):
         self.nodes = nodes
@@ -144,8 +144,8 @@ class OfCluster:
         return client, None
 
 
-class NodeWriters(Told):
-    """ioredis, a process of its own, which prints what it is told line by line."""
+class NodeWriters(WriteResults):
+    """ioredis in its own process, which prints one line per write."""
 
     def __init__(self, tags, nodes):
         super().__init__("ioredis", len(tags))
@@ -161,9 +161,9 @@ class NodeWriters(Told):
 
     def listen(self):
         for line in self.process.stdout:
-            says = json.loads(line)
-            error = says["error"]
-            place, key, begin, end = (says[name] for name in ("place", "key", "begin", "end"))
+            entry = json.loads(line)
+            error = entry["error"]
+            place, key, begin, end = (entry[name] for name in ("place", "key", "begin", "end"))
             is_certain = bool(error) and is_refused(error, redis.ResponseError(error))
             self.note(place, key, begin, end, error, is_certain)
 
@@ -175,14 +175,15 @@ class NodeWriters(Told):
 
 
 class Failovers:
-    """Strikes, and what the writers saw of them: rows of (kind, library, pause in seconds)."""
+    """Failovers, and the pauses that writers measured: rows of (kind, library, pause in
+    seconds)."""
 
     def __init__(self, made, chance):
         self.made, self.chance, self.rows = made, chance, []
         self.gateway = Gateway(made.nodes[0])
         self.writers = [
             PythonWriters("redis-py at a gateway", made.tags, self.gateway.connect),
-            PythonWriters("redis-py, RedisCluster", made.tags, OfCluster(made.nodes).connect),
+            PythonWriters("redis-py, RedisCluster", made.tags, ClusterClients(made.nodes).connect),
             NodeWriters(made.tags, made.nodes),
         ]
 
@@ -195,20 +196,20 @@ class Failovers:
             wait_for(lambda: self.all_write(places, since), "writes", seconds)
 
     def once(self, kind):
-        """One failover; gives its pauses by library."""
+        """Runs one failover, and returns the pauses by library."""
         made = self.made
         made.wait_up()
         made.wait_whole()
         self.wait_writes(range(len(made.tags)), LONGEST_S)
-        led = made.leaders(made.nodes[0])
-        faulty = led[self.chance.randrange(len(led))]
-        places = [place for place, node in enumerate(led) if node is faulty]
+        leaders = made.leaders(made.nodes[0])
+        faulty = leaders[self.chance.randrange(len(leaders))]
+        places = [place for place, node in enumerate(leaders) if node is faulty]
         self.gateway.node = self.chance.choice(made.others(faulty))
         self.wait_writes(range(len(made.tags)), LONGEST_S)
         since = time.time()
-        self.strike(kind, faulty)
+        self.inject(kind, faulty)
         with contextlib.suppress(AssertionError):
-            wait_for(lambda: made.has_moved(faulty, places), "led by others", LONGEST_S, 0.1)
+            wait_for(lambda: made.has_moved(faulty, places), "other nodes lead", LONGEST_S, 0.1)
         self.wait_writes(places, max(1, since + LONGEST_S - time.time()))
         until = time.time()
         self.undo(kind, faulty)
@@ -219,7 +220,7 @@ class Failovers:
         self.rows += [(kind, name, pause) for name, pause in pauses.items()]
         return pauses
 
-    def strike(self, kind, node):
+    def inject(self, kind, node):
         if kind == "killed":
             node.kill()
         elif kind == "stopped":
@@ -229,11 +230,11 @@ class Failovers:
 
     def undo(self, kind, node):
         if kind == "killed":
-            node.start().comes_up()
+            node.start().wait_listening()
         elif kind == "stopped":
             node.signal(signal.SIGCONT)
         else:
-            self.made.weather.heal()
+            self.made.faults.heal()
 
     def run(self, count, seconds):
         begun = time.monotonic()
@@ -249,7 +250,7 @@ class Failovers:
                 past = time.monotonic() - begun
                 print(f"{past:7.1f} s  {number + 1}, {kind}: {words}", flush=True)
         finally:
-            self.made.weather.heal()
+            self.made.faults.heal()
             for one in self.writers:
                 one.end()
         self.made.wait_up()
@@ -257,7 +258,8 @@ class Failovers:
         return time.monotonic() - begun
 
     def wrong(self):
-        """Of each library the acknowledged writes that are lost, and refused ones that appeared."""
+        """Per library, the acknowledged writes that are lost, and the refused writes that
+        appeared."""
         node = self.made.nodes[0]
         found = {}
         for one in self.writers:
@@ -287,7 +289,7 @@ def report(done, wrong, took_s, head):
         row(one.name, [pause for _, name, pause in done.rows if name == one.name])
         for one in done.writers
     ]
-    lines += ["", "| struck | library | failovers | median s | worst s |"]
+    lines += ["", "| fault | library | failovers | median s | worst s |"]
     lines += ["| --- | --- | ---: | ---: | ---: |"]
     for kind in KINDS:
         for one in done.writers:
@@ -302,7 +304,7 @@ def report(done, wrong, took_s, head):
     return "\n".join([*lines, "", f"It took {took_s:.0f} s."]) + "\n"
 
 
-def said_first(seed, load):
+def heading(seed, load):
     installed = json.loads((HERE / "node/node_modules/ioredis/package.json").read_text())
     node = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip()
     targets = f"median {TARGETS['median']} s, worst {TARGETS['worst']} s"
@@ -315,9 +317,9 @@ Machine: {os.cpu_count()} cores, shared with other work (load {load:.1f} before 
 Three nodes on loopback, a live table with 3 replicas, 6 partitions and `--durability os`. Each
 library has a writer for each partition, which writes a new key every {PAUSE_S * 1000:.0f} ms and
 sends nothing again. Limits of the clients: {CLIENT_LIMIT_S} s, at the gateway {GATEWAY_LIMIT_S} s;
-ioredis asks for the slots every second. The gateway is never that of the struck node, as behind a
+ioredis asks for the slots every second. The gateway is never that of the faulty node, as behind a
 load balancer. The pause is the longest time between two acknowledged writes to a partition that the
-struck node led, and of several partitions the longest. Targets: {targets}, nothing
+faulty node led, and of several partitions the longest. Targets: {targets}, nothing
 lost, nothing that was refused appears. A pause of {LONGEST_S} s did not end while the fault lasted.
 """
 
@@ -329,7 +331,7 @@ def main():
     words.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
     words.add_argument("--results", type=Path, help="write the results to this file, too")
     asked = words.parse_args()
-    head = said_first(asked.seed, os.getloadavg()[0])
+    head = heading(asked.seed, os.getloadavg()[0])
     print(head)
     with tempfile.TemporaryDirectory(prefix="forebay-failovers-") as directory:
         made = LossyCluster(Path(directory), asked.seed, node_timeout=None)

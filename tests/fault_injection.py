@@ -1,5 +1,5 @@
-"""A cluster over a bucket that is struck at a moment of a rollout: its nodes can be cut off, the
-bucket can be away, disks can be full or stand still, and requests to the bucket can be held."""
+"""A cluster over a bucket, with faults at chosen moments of a rollout. Tests cut nodes off, make
+the bucket unavailable, fill or stall disks, and hold requests to the bucket."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from object_store import Proxy, RemoteStore
 from relays import LIMIT_S, Relay
 
 DISK_MIB = 32
-# How long a disk has to have stood still before the commit goes on.
+# How long a disk must stall before the commit continues.
 STALL_S = 0.5
 KEYS = 60
 NAMES = [f"t:{i}" for i in range(KEYS)]
 
 
 class Gate:
-    """Holds who comes to it until it is opened."""
+    """Holds its callers until it is opened."""
 
     def __init__(self):
         self.reached, self.opened = threading.Event(), threading.Event()
@@ -36,34 +36,34 @@ class Gate:
         self.opened.wait(LIMIT_S)
 
     def wait_reached(self):
-        assert self.reached.wait(LIMIT_S), "the moment does not come"
+        assert self.reached.wait(LIMIT_S), "no request reached the gate"
 
     def open(self):
         self.opened.set()
 
 
-class StruckCluster(Cluster):
-    """Nodes n1, n2, n3 in zones of their own. Each has a way of its own to the bucket, and so do
-    the commands."""
+class FaultyCluster(Cluster):
+    """Nodes n1, n2 and n3, each in its own zone. Each node has its own proxy to the bucket, and so
+    do the commands."""
 
     def __init__(self, server, directory):
         self.cut, self.healed, self.is_away = set(), threading.Event(), False
-        # watch(node, exchange, is_done): sees each request of a node, before it is passed on and
-        # before it is answered, and may hold it.
-        self.watch = self.nothing
+        # watch(node, exchange, is_done) sees each request of a node twice: before the proxy
+        # forwards it, and before the proxy answers. It may hold the request.
+        self.watch = self.ignore
         self.damaged = None
         self.proxies, self.relays = [], []
         store = RemoteStore(server, directory / "machine", f"stores/{directory.name}")
-        super().__init__(store.through(self.way(server, None), "commands"), directory)
+        super().__init__(store.through(self.make_proxy(server, None), "commands"), directory)
         self.disks = Disks(directory, [node.name for node in self.nodes], DISK_MIB)
         for node in self.nodes:
-            node.store = store.through(self.way(server, node), f"machine-{node.name}")
+            node.store = store.through(self.make_proxy(server, node), f"machine-{node.name}")
             node.disk = self.disks[node.name]
             node.cache = node.disk / "cache"
             self.relays.append(Relay(self, node))
             node.args = ["--advertise-peer", self.relays[-1].address]
 
-    def way(self, server, node):
+    def make_proxy(self, server, node):
         proxy = Proxy(server)
         proxy.before = partial(self.before, node)
         proxy.after = partial(self.after, node)
@@ -71,11 +71,11 @@ class StruckCluster(Cluster):
         return proxy.url
 
     @staticmethod
-    def nothing(node, exchange, is_done):
+    def ignore(node, exchange, is_done):
         pass
 
-    def fails(self, node):
-        """What a request comes to now, if it is not to go through."""
+    def fault_status(self, node):
+        """The status with which requests fail now, or None."""
         if node and node.name in self.cut:
             self.healed.wait(LIMIT_S)
             return 503
@@ -84,12 +84,12 @@ class StruckCluster(Cluster):
     def before(self, node, exchange):
         if node:
             self.watch(node, exchange, False)
-        return self.fails(node)
+        return self.fault_status(node)
 
     def after(self, node, exchange, status, body):
         if node and status < 300:
             self.watch(node, exchange, True)
-        failed = self.fails(node)
+        failed = self.fault_status(node)
         if failed:
             return failed, b""
         if node is self.damaged and node and is_of_run(exchange) and body:
@@ -101,7 +101,8 @@ class StruckCluster(Cluster):
         return bool(self.cut & set(names))
 
     def cut_off(self, node):
-        """From the bucket and from all nodes, both ways, in silence; not from clients."""
+        """Cuts a node off from the bucket and all nodes, in both directions, without an error.
+        Clients still reach it."""
         self.healed.clear()
         self.cut = {node.name}
 
@@ -110,17 +111,17 @@ class StruckCluster(Cluster):
         self.healed.set()
 
     def stall(self, node, table):
-        """A disk that stands still when the node is about to write down what serves: it is up,
-        and does not come to say that it serves. Gives what ends that."""
+        """Stalls the node's disk just before it writes the pointer. The node is up, and does not
+        report that it serves. Returns a function that ends the stall."""
         pointer = node.cache / "tables" / table / "current"
         pipe, real = node.disk / "pipe", node.disk / "current"
 
-        def let_go():
+        def open_pipe():
             with suppress(OSError):
                 os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
         def put_pipe():
-            let_go()
+            open_pipe()
             for path in (pipe, real):
                 path.unlink(missing_ok=True)
             os.mkfifo(pipe)
@@ -129,27 +130,27 @@ class StruckCluster(Cluster):
             os.link(pipe, link)
             os.rename(link, pointer)
 
-        # Who read the pointer before, to remove versions that are old, may write it still.
+        # The removal of old versions may have read the pointer before, and may still write it.
         put_pipe()
         time.sleep(STALL_S)
         while not pointer.is_fifo():
             put_pipe()
             time.sleep(STALL_S)
 
-        def go_on():
+        def resume():
             if pointer.is_fifo():
                 os.rename(real, pointer)
-            let_go()
+            open_pipe()
 
-        return go_on
+        return resume
 
     def roles(self):
-        """The coordinator, and two others."""
+        """The coordinator and two other nodes."""
         first = self.coordinator()
         return first, *(node for node in self.nodes if node is not first)
 
     def end(self):
-        self.watch = self.nothing
+        self.watch = self.ignore
         self.heal()
         super().end()
         for relay in self.relays:
@@ -164,7 +165,7 @@ def is_of_run(exchange):
 
 
 def puts_phase(exchange, phase):
-    """Whether this is the document after which a head says that a rollout is in a phase."""
+    """Whether this document moves a rollout to a phase, once a head names it."""
     is_document = exchange.method == "PUT" and "/cluster/d/" in exchange.path
     return is_document and f'"phase":"{phase}"'.encode() in (exchange.body or b"")
 
@@ -178,7 +179,7 @@ def gets_head(exchange):
 
 
 class Table:
-    """Table `t` on two of three nodes; rows say which version they are of."""
+    """Table `t` on two of three nodes. Each row holds its version."""
 
     def __init__(self, made, directory):
         self.made, self.directory, self.version = made, directory, 0
@@ -186,7 +187,7 @@ class Table:
         self.version = 1
 
     def begin(self, *args):
-        """Starts the push of the next version; one that is not built leaves no gap."""
+        """Starts the push of the next version. A version that is not built leaves no gap."""
         path = self.directory / "t.parquet"
         version = max(self.built(), default=0) + 1
         write(pa.table({"id": range(KEYS), "version": [version] * KEYS}), path)
@@ -195,7 +196,7 @@ class Table:
         return self.made.store.start("push", "t", path, "--key", "{id}", *words, *args)
 
     def push(self, *args, code=0):
-        """Gives what it told, or the error."""
+        """Returns the push's result, or its error."""
         done = self.made.store.finish(self.begin(*args))
         assert done.code == code, (done.code, done.err)
         return json.loads(done.out.splitlines()[-1]) if code in (0, 6) else done.err
@@ -222,24 +223,24 @@ def versions_at(node):
 
 @contextmanager
 def held(made, watch, gate):
-    """What `watch` sends to a gate is held there."""
+    """Holds the requests that `watch` sends to a gate."""
     made.watch = watch
     try:
         yield
     finally:
-        made.watch = made.nothing
+        made.watch = made.ignore
         gate.open()
 
 
 @contextmanager
 def stalled(made, table, node, phase):
-    """A node's disk stands still from just before the commit on."""
+    """Stalls a node's disk from just before the commit."""
     turn, gates = threading.Lock(), []
 
     def watch(_, exchange, is_done):
         if puts_phase(exchange, "committed") and not is_done:
             with turn:
-                # A second one would take the first one's pipe for the pointer.
+                # A second stall would take the first one's pipe for the pointer.
                 if not gates:
                     gates.append(made.stall(node, "t"))
 
@@ -247,13 +248,13 @@ def stalled(made, table, node, phase):
     try:
         yield lambda: made.wait_for(lambda seen: phase_of(seen) == phase)
     finally:
-        made.watch = made.nothing
-        for go_on in gates:
-            go_on()
+        made.watch = made.ignore
+        for resume in gates:
+            resume()
 
 
 class Tables:
-    """A cluster with its table; the next case has the same one, unless this one failed."""
+    """A cluster with its table. The next test reuses it, unless this one failed."""
 
     def __init__(self, server, tmp_path_factory):
         self.server, self.tmp_path_factory = server, tmp_path_factory
@@ -262,8 +263,8 @@ class Tables:
     def take(self):
         self.end_failed()
         if not self.free:
-            directory = self.tmp_path_factory.mktemp("struck")
-            made = self.taken = StruckCluster(self.server, directory)
+            directory = self.tmp_path_factory.mktemp("faulty")
+            made = self.taken = FaultyCluster(self.server, directory)
             self.free = Table(made.start(), directory)
         self.free, table = None, self.free
         self.taken = table.made

@@ -1,4 +1,4 @@
-"""Runs the built forebay binary as its users do: commands, a server, clients."""
+"""Runs the built forebay binary as users do: commands, a server and clients."""
 
 import json
 import os
@@ -13,16 +13,16 @@ import redis
 
 BINARY = os.environ.get("FOREBAY", str(Path(__file__).parent.parent / "target/debug/forebay"))
 
-# A command that takes longer than this hangs; the large tests' commands are given more.
+# A command that takes longer hangs. The large tests allow more.
 LIMIT_S = int(os.environ.get("FOREBAY_TEST_LIMIT_S", 120))
-# So long anything is waited for: far longer than it takes on a machine that has much else to do.
+# Limit of every wait. It is far longer than needed, for busy machines.
 WAIT_S = 90
-# Between two looks at what is waited for.
+# Pause between two checks of a condition.
 MOST_STEP_S = 0.1
 
 
 class Failed(Exception):
-    """A command ended with another exit code than it should."""
+    """A command ended with an unexpected exit code."""
 
 
 class Result:
@@ -46,14 +46,14 @@ class Store:
         return {**os.environ, "FOREBAY_STORE": str(self.path), "RUST_BACKTRACE": "0"}
 
     def start(self, *args, **options):
-        """Starts a command and leaves it running."""
+        """Starts a command without waiting for its end."""
         words = [BINARY, *self.words(*map(str, args))]
         pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
         options = {"stdin": subprocess.DEVNULL, **pipes, **options}
         return subprocess.Popen(words, env=self.environment(), **options)
 
     def words(self, *args):
-        """The words of a command, which may make its store."""
+        """The words of a command, which may create its store."""
         makes = args[:1] in (("push",), ("create",)) and not {"--create", "--no-create"} & {*args}
         return [*args[:1], *(["--create"] if makes else []), *args[1:]]
 
@@ -64,12 +64,12 @@ class Store:
             process.kill()
             process.communicate()
             raise
-        # What goes elsewhere is not here.
+        # A redirected stream is None.
         texts = ((text or b"").decode(errors="replace") for text in (out, err))
         return Result(process.returncode, *texts)
 
     def run(self, *args, code=0, **options):
-        """Runs a command to its end; another exit code than `code` fails the test."""
+        """Runs a command to its end. Another exit code than `code` fails the test."""
         result = self.finish(self.start(*args, **options))
         if code is not None and result.code != code:
             words = " ".join(map(str, args))
@@ -82,19 +82,19 @@ class Store:
         return self.run(*args, "--json", code=code).json()
 
     def push(self, table, *sources, key="{id}", code=0, args=()):
-        """Pushes and gives the object that --json ends with (None when the push failed)."""
+        """Pushes, and returns the last object of --json, or None if the push failed."""
         result = self.run("push", table, *sources, "--key", key, *args, "--json", code=code)
         return json.loads(result.out.splitlines()[-1]) if result.out.strip() else None
 
     def refuse(self, *args, code=1, **options):
-        """Runs a command that has to fail and gives its message."""
+        """Runs a command that must fail, and returns its message."""
         result = self.run(*args, code=code, **options)
         assert result.err.strip(), "a failure without a message"
         assert "panicked" not in result.err, result.err
         return result.err
 
     def content(self, name):
-        """The bytes of a file of the store; None where there is none."""
+        """The bytes of a file of the store, or None if there is no such file."""
         path = self.path / name
         return path.read_bytes() if path.exists() else None
 
@@ -126,7 +126,7 @@ class Server:
         if not line:
             self.process.kill()
             self.process.communicate()
-            raise Failed(f"forebay serve did not come up: {self.log.read_text()}")
+            raise Failed(f"forebay serve did not start: {self.log.read_text()}")
         return json.loads(line)
 
     def client(self, **options):
@@ -138,7 +138,7 @@ class Server:
         return self.process.poll() is None
 
     def stop(self, sign=signal.SIGTERM):
-        """Ends the server and gives its exit code."""
+        """Stops the server and returns its exit code."""
         for client in self.clients:
             client.close()
         if self.alive():
@@ -161,8 +161,9 @@ class Server:
 
 
 def wait_for(condition, what, seconds=WAIT_S, step=None):
-    """Waits until condition() is true, and gives the seconds it took. `what` may be a function that
-    says what there is instead. Without a step it looks often at first, and then less often."""
+    """Waits until condition() is true, and returns the seconds it took. `what` names the condition,
+    or is a function that describes the actual state. Without `step`, checks become less frequent
+    with time."""
     begun, pause = time.monotonic(), step or 0.005
     while not condition():
         if time.monotonic() - begun > seconds:
@@ -173,7 +174,7 @@ def wait_for(condition, what, seconds=WAIT_S, step=None):
 
 
 def refused(call, *words):
-    """The error that the server answers with, which has these words in it."""
+    """The server's error for a call. It must contain these words."""
     with pytest.raises(redis.ResponseError) as error:
         call()
     text = str(error.value)

@@ -1,4 +1,4 @@
-"""Clients that write and read live tables of a cluster, and note all that they are told."""
+"""Clients that write and read live tables of a cluster, and record all results."""
 
 import contextlib
 import json
@@ -17,15 +17,15 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 IOREDIS = Path(__file__).parent / "node/history.mjs"
-# So often a client asks.
+# Pause between two commands of a client.
 PAUSE_S = 0.01
-# With these words a write was certainly not done.
+# An error that begins with one of these words proves that nothing was written.
 REFUSED = ("NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN", "MOVED", "LOADING")
-# The one of the cluster is none of the other.
+# RedisClusterException is no RedisError.
 FAILED = (redis.RedisError, RedisClusterException)
-# What the client was about to do may have been sent, and the next one needs another connection: a
-# client that went on would have many more writes of which nobody knows.
-GONE = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
+# After these errors the command may have been sent, and the client needs a new connection. A client
+# that kept its connection would have many more uncertain writes.
+CONNECTION_LOST = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 KINDS = ["get", "get", "get", "set", "set", "cas", "del"]
 
 
@@ -33,15 +33,15 @@ def gateway(node):
     return node.through_gateway(socket_timeout=8)
 
 
-def of_cluster(node):
-    """It is led to who leads, and sends nothing again."""
+def cluster_client(node):
+    """A client that follows redirects and never retries."""
     options = {"retry": Retry(NoBackoff(), 0), "socket_timeout": 8, "socket_connect_timeout": 2}
     return node.cluster_client(**options)
 
 
 class Recorder(threading.Thread):
-    """One client. `history` has keys and operations; what was refused for certain is not in it, so
-    that no read may show it."""
+    """One client. `history` holds keys and operations. It omits refused writes, so that no read may
+    return them."""
 
     def __init__(self, name, connect, seed, keys):
         super().__init__(daemon=True)
@@ -60,7 +60,7 @@ class Recorder(threading.Thread):
                 continue
             try:
                 self.once(client)
-            except GONE:
+            except CONNECTION_LOST:
                 with contextlib.suppress(Exception):
                     client.close()
                 client = None
@@ -81,7 +81,7 @@ class Recorder(threading.Thread):
             result = ask(client, kind, key, args)
         except FAILED as error:
             self.failed(kind, key, args, begin, error)
-            if isinstance(error, GONE):
+            if isinstance(error, CONNECTION_LOST):
                 raise
             return
         self.answered += kind != "get"
@@ -109,16 +109,16 @@ def ask(client, kind, key, args):
 
 
 def is_refused(text, error=None):
-    """Whether nothing was written for certain."""
+    """Whether an error proves that nothing was written."""
     if isinstance(error, redis.ConnectionError) and "refused" in text.lower():
         return True
     words = text.split(": ", 1)[-1] if text.startswith("Command #") else text
-    is_told = isinstance(error, redis.ResponseError) and words.startswith(REFUSED)
-    return is_told or "nothing was written" in text
+    is_refusal = isinstance(error, redis.ResponseError) and words.startswith(REFUSED)
+    return is_refusal or "nothing was written" in text
 
 
 class NodeRecorder:
-    """The same by ioredis, a process of its own, which writes down what it is told line by line."""
+    """A recorder for ioredis in its own process, which prints one line per command."""
 
     def __init__(self, name, node, seed, keys):
         words = ["node", str(IOREDIS), str(node.port), name, str(seed), str(keys)]
@@ -133,18 +133,18 @@ class NodeRecorder:
 
     def listen(self):
         for line in self.process.stdout:
-            says = json.loads(line)
-            kind, key, args = says["kind"], says["key"], tuple(says["args"])
-            if "error" not in says:
-                result = bool(says["result"]) if kind in ("set", "cas") else says["result"]
-                one = Operation(kind, args, result, says["begin"], says["end"])
+            entry = json.loads(line)
+            kind, key, args = entry["kind"], entry["key"], tuple(entry["args"])
+            if "error" not in entry:
+                result = bool(entry["result"]) if kind in ("set", "cas") else entry["result"]
+                one = Operation(kind, args, result, entry["begin"], entry["end"])
                 self.history.append((key, one))
                 self.answered += kind != "get"
                 continue
-            self.errors.append((says["begin"], says["error"]))
-            is_certain = says["error"].startswith(REFUSED) or is_refused(says["error"])
+            self.errors.append((entry["begin"], entry["error"]))
+            is_certain = entry["error"].startswith(REFUSED) or is_refused(entry["error"])
             if kind != "get" and not is_certain:
-                self.history.append((key, Operation(kind, args, None, says["begin"])))
+                self.history.append((key, Operation(kind, args, None, entry["begin"])))
 
     def end(self):
         self.process.stdin.close()
@@ -153,8 +153,8 @@ class NodeRecorder:
         self.process.wait()
 
 
-def held(node, keys):
-    """All keys, as a node answers them once it does."""
+def read_keys(node, keys):
+    """The values of all keys from one node, once it answers."""
     names = [f"t:{kind}{i}" for kind in "rn" for i in range(keys)]
     found = {}
 
@@ -176,7 +176,10 @@ class Clients:
     def __init__(self, nodes, seed, keys):
         self.all = [
             *(Recorder(f"gw{one.name}", partial(gateway, one), seed, keys) for one in nodes),
-            *(Recorder(f"cl{one.name}", partial(of_cluster, one), seed, keys) for one in nodes[:2]),
+            *(
+                Recorder(f"cl{one.name}", partial(cluster_client, one), seed, keys)
+                for one in nodes[:2]
+            ),
             NodeRecorder("io", nodes[-1], seed, keys),
         ]
 
@@ -195,22 +198,22 @@ class Clients:
         return sum(one.answered for one in self.all)
 
     def resume(self, count=60):
-        """Waits until so many more writes are answered. It takes their time, in seconds."""
+        """Waits for `count` more answered writes, and returns the seconds it took."""
         seen = self.answered()
-        said = lambda: f"writes are answered: {[one.errors[-1:] for one in self.all]}"  # noqa: E731
-        return wait_for(lambda: self.answered() >= seen + count, said)
+        progress = lambda: f"writes are answered: {[one.errors[-1:] for one in self.all]}"  # noqa: E731
+        return wait_for(lambda: self.answered() >= seen + count, progress)
 
     def history(self):
         return [one for client in self.all for one in list(client.history)]
 
-    def troubled(self):
+    def count_failures(self):
         """How many writes were uncertain, and how many commands the cluster refused."""
         uncertain = sum(one.is_uncertain for _, one in self.history())
         errors = [text for client in self.all for _, text in list(client.errors)]
         return uncertain, sum(any(word in text for word in REFUSED) for text in errors)
 
     def check(self, seed, final):
-        """What all of them were told can be what one server did, with what it holds in the end."""
+        """Checks that all results, together with the final content, are linearizable."""
         end = time.time()
         history = self.history()
         history += [(key, Operation("get", (), value, end, end)) for key, value in final.items()]

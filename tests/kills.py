@@ -1,12 +1,12 @@
-"""Kills nodes while a cluster carries plans out, again and again, beside writes and reads.
+"""Kills nodes while a cluster carries out plans, beside writes and reads.
 
-`make test-kills` calls it. Plans of every kind come in turn: nodes are drained and added, a batch
-table gets more and fewer replicas, a live table is loaded with cuts and moves before its rows, and
-is placed by its load. Of each one node is killed with SIGKILL at a random moment: the coordinator,
-one that gives something up, or one that takes something, by turns; it is started again some
-moments later. After each, the plan is done or has ended, all partitions have all replicas, counters
-hold what was acknowledged, and all rows are there. It ends with a table, and with 1 when something
-was lost.
+`make test-kills` calls it. Plans of every kind take turns: drain and add nodes, change a batch
+table's replicas, load a live table with splits and moves first, and place it by its load. During
+each plan, SIGKILL ends one node at a random moment, and the node starts again soon after. It is in
+turn the coordinator, a node that gives up data, or a node that receives data. Afterwards the plan
+must have ended, all partitions must have all replicas, counters must hold the acknowledged
+increments, and all rows must exist. The script prints a table, and exits with 1 if something was
+lost.
 """
 
 import argparse
@@ -28,9 +28,9 @@ from test_cluster_live_load import Counting, answered, staged
 NODES, COUNTERS, ROWS_A_LOAD = 6, 48, 20_000
 VICTIMS = ("coordinator", "gives", "takes")
 KINDS = ("drain", "add", "more replicas", "fewer replicas", "load", "place")
-# Of a kill after a plan began, and until the node is started again, seconds.
+# Seconds from a plan's start to the kill, and from the kill to the restart.
 MOST_DELAY_S, LEAST_DOWN_S, MOST_DOWN_S = 4, 0.2, 4
-# Nodes bring so much a second: copies take some seconds.
+# Nodes fetch this many bytes a second, so that copies take some seconds.
 PULL_RATE = "1M"
 BATCH_ROWS, BATCH_BYTES = 12, 1 << 19
 
@@ -40,7 +40,7 @@ def name(number):
 
 
 class Plans:
-    """Makes a plan of a kind, and starts the command that has it carried out."""
+    """Makes plans of a kind, and gives the commands that carry them out."""
 
     def __init__(self, made, chance):
         self.made, self.chance = made, chance
@@ -48,12 +48,12 @@ class Plans:
         self.drained, self.loads = None, 0
 
     def wanted(self, *words):
-        """What a command that makes a plan tells: `None` where there is none to make."""
+        """The output of a command that makes a plan, or None if there is nothing to plan."""
         seen = []
 
-        def is_told():
+        def is_planned():
             result = self.made.store.run(*words, "--output", self.file, "--json", code=None)
-            # What partitions hold, and what is asked of them, is told some seconds later.
+            # Nodes report sizes and traffic some seconds later.
             if "ask again" in result.err or "no node reported" in result.err:
                 return False
             if "nothing" in result.err and "to do" in result.err:
@@ -64,11 +64,11 @@ class Plans:
                 seen[:] = [result.json()]
             return True
 
-        wait_for(is_told, f"a plan is made: {words}", 120, 0.5)
+        wait_for(is_planned, f"a plan is made: {words}", 120, 0.5)
         return seen[0]
 
     def make(self, kind):
-        """(what is told of the plan, how it is carried out), or None."""
+        """The plan's JSON and the command that carries it out, or None."""
         apply = ["cluster", "apply", self.file, "--yes", "--json"]
         if kind == "drain":
             self.drained = self.chance.choice(self.made.nodes).name
@@ -89,7 +89,7 @@ class Plans:
 
 
 def gives_and_takes(seen):
-    """The names of nodes that give something up by a plan, and of those that come to have more."""
+    """The names of the nodes that give up data by a plan, and of those that receive data."""
     plan = seen.get("plan", seen)
     gives, takes = set(), set()
     for node in plan.get("nodes") or []:
@@ -125,7 +125,7 @@ class KilledCluster(Cluster):
         return self
 
     def new_rows(self, turn):
-        """A source of rows that lie close to each other, of which some replace others."""
+        """A source of neighbouring rows, some of which replace others."""
         first = 0 if turn < 0 else self.chance.randrange(40_000)
         keys = [name(first + number) for number in range(ROWS_A_LOAD)]
         filler = random.Random(turn)
@@ -164,7 +164,7 @@ class Kills:
         node = self.victim(victim, seen)
         node.kill()
         time.sleep(self.chance.uniform(LEAST_DOWN_S, MOST_DOWN_S))
-        node.start().comes_up()
+        node.start().wait_listening()
         done = made.store.finish(process)
         ended = self.ended(kind, done)
         made.wait_up(90)
@@ -194,7 +194,7 @@ class Kills:
         return "undone"
 
     def check(self):
-        """All rows, at a node by chance."""
+        """Checks all rows at a random node."""
         node = self.chance.choice(self.made.nodes)
         keys = list(self.made.rows)
         values = answered(node, keys)
@@ -222,7 +222,7 @@ class Kills:
             took = self.rows[-1][-1]
             print(f"{len(self.rows)}, {kind}, killed: {victim}: {ended}, {took:.1f} s", flush=True)
             if kind in ("drain", "add") and ended == "undone":
-                # The next plan wants it done.
+                # The next plan requires that this one is done.
                 self.made.store.run("cluster", kind, self.plans.drained, "--yes", "--json")
 
 
@@ -234,10 +234,10 @@ def batch_reader(node):
 
 
 def leftovers(made):
-    """What is left of loads in the store, and of tables at nodes that hold none of them."""
+    """Files that are left of loads in the store, and of tables at nodes without partitions."""
     found = [f"store: {file}" for file in staged(made)]
-    heard = made.heard()
-    idle = [node["name"] for node in heard["nodes"] if not node["holds"]]
+    status = made.ask_coordinator()
+    idle = [node["name"] for node in status["nodes"] if not node["holds"]]
     for at in idle:
         files = [file for file in made[at].cache.rglob("*.run") if file.is_file()]
         found += [f"{at}: {file.name}" for file in files]
@@ -273,7 +273,7 @@ def report(kills, counting, reader, left, took_s, head):
     return "\n".join(lines) + "\n"
 
 
-def said_first(seed, load):
+def heading(seed, load):
     return f"""# Nodes killed while plans are carried out
 
 {time.strftime("%Y-%m-%d")}, `make test-kills` at {commit()}, a {build()} build, seed {seed}.
@@ -285,8 +285,7 @@ batch table with 2 replicas that is read all the time. Plans of each kind come i
 one is carried out a node is killed (SIGKILL): the coordinator, one that gives something up, or one
 that takes something; at a random moment within {MOST_DELAY_S} s, for {LEAST_DOWN_S} to
 {MOST_DOWN_S} s.
-Then the plan is done, or has ended and what was begun is undone. The time is that until all
-replicas are there again.
+Then the plan is done, or has ended and is undone. The time is until all replicas exist again.
 """
 
 
@@ -296,7 +295,7 @@ def main():
     words.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
     words.add_argument("--results", type=Path, help="write the results to this file, too")
     asked = words.parse_args()
-    head = said_first(asked.seed, os.getloadavg()[0])
+    head = heading(asked.seed, os.getloadavg()[0])
     print(head)
     chance = random.Random(asked.seed)
     with tempfile.TemporaryDirectory(prefix="forebay-kills-") as directory:

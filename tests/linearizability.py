@@ -1,7 +1,7 @@
-"""Whether what clients were told of one key can be what one server did: linearizability.
+"""Checks whether the results that clients saw for one key are linearizable.
 
-Each operation took effect at one moment between its question and its answer. One of which nobody
-knows whether it was done may have taken effect at any moment after its question, or never.
+Each operation took effect at one moment between its question and its answer. An uncertain operation
+may have taken effect at any moment after its question, or never.
 """
 
 import dataclasses
@@ -9,17 +9,17 @@ import json
 import math
 from collections import defaultdict
 
-# More ways than this are not followed: a test's history is to have fewer uncertain operations.
-MOST_WAYS = 200_000
-# Of so many keys one may have too many uncertain operations to be checked.
+# The search gives up beyond this many states. Tests should have few uncertain operations.
+MOST_STATES = 200_000
+# One in this many keys may stay unchecked because of too many uncertain operations.
 MOST_UNCHECKED = 8
-# Stands for values that nobody has seen.
+# Stands for values that no read returned.
 UNSEEN = "(unseen)"
 
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """On one key. `end` is infinite where nobody knows whether it was done.
+    """An operation on one key. `end` is infinite if its outcome is unknown.
 
     | kind | args | result |
     | --- | --- | --- |
@@ -42,7 +42,8 @@ class Operation:
 
 
 def does(operation, value):
-    """The value afterwards and the answer, on one server; values are texts, None is absent."""
+    """The value afterwards and the answer, on one server. Values are texts, and None means
+    absent."""
     kind, args = operation.kind, operation.args
     if kind == "get":
         return value, value
@@ -59,13 +60,13 @@ def does(operation, value):
 
 
 def merged(operations):
-    """With one name for all values that nobody has seen and that uncertain writes wrote, so that
-    one of these may stand for all. They matter all the same: a deletion may have found one, and a
-    comparison may have failed by it. What is written has to be written once."""
+    """Gives one common name to all values that uncertain writes wrote and no read returned, so that
+    one may stand for all. They still matter: a deletion may have found such a value, or a
+    comparison may have failed because of it. Every written value must be unique."""
     if any(one.kind == "incr" for one in operations):
         return operations
     seen = {one.result for one in operations if one.kind == "get"}
-    # What a comparison was with, somebody saw.
+    # Some read returned the value that a comparison used.
     seen |= {one.args[0] for one in operations if one.kind == "cas"}
 
     def named(one):
@@ -77,75 +78,75 @@ def merged(operations):
 
 
 def steps(operations):
-    """Questions and answers in the order of time; at one moment questions go first."""
+    """Questions and answers in order of time. At one moment, questions come first."""
     events = [(one.begin, 0, place) for place, one in enumerate(operations)]
     events += [(one.end, 1, place) for place, one in enumerate(operations) if not one.is_uncertain]
     return [(is_end, place) for _, is_end, place in sorted(events)]
 
 
 class TooUncertain(ValueError):
-    """There are more ways in which uncertain operations may have been done than can be tried."""
+    """Uncertain operations allow more orders than the search can try."""
 
 
 class Search:
-    """Follows all ways in which one server may have done the operations. A way is the value, and
-    which of the operations that are under way were done."""
+    """Follows all states that one server may be in. A state is the value, and which of the pending
+    operations are done."""
 
     def __init__(self, operations, first):
         self.operations = operations
         self.under_way = set()
-        self.ways = {(first, frozenset())}
+        self.states = {(first, frozenset())}
 
-    def next(self, value, done):
-        """The ways that one more operation leads to."""
+    def next_states(self, value, done):
+        """The states after one more operation."""
         tried = set()
         for place in sorted(self.under_way - done):
             one = self.operations[place]
-            # Of uncertain ones that do the same the first may stand for all.
-            same = (one.kind, one.args) if one.is_uncertain else place
-            if same in tried:
+            # Equal uncertain operations are interchangeable: only the first is tried.
+            signature = (one.kind, one.args) if one.is_uncertain else place
+            if signature in tried:
                 continue
-            tried.add(same)
+            tried.add(signature)
             after, answer = does(one, value)
             if one.is_uncertain or answer == one.result:
                 yield after, done | {place}
 
-    def ends(self, place):
-        """Keeps the ways in which an operation was done by now."""
-        found, seen, left = set(), set(self.ways), list(self.ways)
-        while left:
-            way = left.pop()
-            if place in way[1]:
-                found.add((way[0], way[1] - {place}))
+    def complete(self, place):
+        """Keeps the states in which this operation is done."""
+        found, seen, queue = set(), set(self.states), list(self.states)
+        while queue:
+            state = queue.pop()
+            if place in state[1]:
+                found.add((state[0], state[1] - {place}))
                 continue
-            new = [one for one in self.next(*way) if one not in seen]
+            new = [one for one in self.next_states(*state) if one not in seen]
             seen.update(new)
-            left += new
-            if len(seen) > MOST_WAYS:
+            queue += new
+            if len(seen) > MOST_STATES:
                 raise TooUncertain("too many uncertain operations on one key to be checked")
         self.under_way.discard(place)
-        self.ways = found
+        self.states = found
 
 
 def violation(operations, first=None):
-    """None where the operations on one key are linearizable; else the first answer that cannot be.
-    `first` is the value before all of them."""
+    """None if the operations on one key are linearizable, else the first impossible answer. `first`
+    is the value before all operations."""
     operations = merged(operations)
     search = Search(operations, first)
     for is_end, place in steps(operations):
         if not is_end:
             search.under_way.add(place)
             continue
-        before = search.ways
-        search.ends(place)
-        if not search.ways:
+        before = search.states
+        search.complete(place)
+        if not search.states:
             values = sorted({str(value) for value, _ in before})
             return f"{operations[place]} cannot be: the value may have been {values[:10]}"
     return None
 
 
 def violations(history):
-    """Of a history, pairs of key and operation, those keys that break the rule, and why."""
+    """The keys of a history (pairs of key and operation) that are not linearizable, and why."""
     keys = defaultdict(list)
     for key, operation in history:
         keys[key].append(operation)
@@ -155,7 +156,8 @@ def violations(history):
             found[key] = violation(operations)
         except TooUncertain:
             unchecked.append(key)
-            # One of many may be so where nodes take long to come back; then the others tell.
+            # If nodes recover slowly, one of many keys may stay unchecked. The other keys are
+            # checked.
             if len(unchecked) > max(len(keys) // MOST_UNCHECKED, 1) or len(keys) == 1:
                 raise
     if unchecked:
@@ -164,6 +166,6 @@ def violations(history):
 
 
 def show(history, key):
-    """What was done to a key, in the order of questions, for people."""
+    """The operations on a key as text, in the order of questions."""
     ours = sorted((one for name, one in history if name == key), key=lambda one: one.begin)
     return "\n".join(json.dumps(dataclasses.asdict(one)) for one in ours)

@@ -1,4 +1,4 @@
-"""What a page of results says of what was measured."""
+"""The commit and the build that a page of results names."""
 
 import os
 import subprocess
@@ -14,6 +14,6 @@ def commit():
 
 
 def build():
-    """release or debug; another binary's is told by FOREBAY_BUILD."""
+    """release or debug. For another binary, FOREBAY_BUILD names the build."""
     at = Path(BINARY).parent
     return at.name if "target" in at.parts else os.environ.get("FOREBAY_BUILD", "")

@@ -1,4 +1,4 @@
-"""Nodes that pull what serves in a real S3 server, and what they pull."""
+"""Nodes that pull versions from a real S3 server."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Node(Server):
         return found[0] if found else None
 
     def value(self, key, field):
-        """What a client reads; None while the table does not serve."""
+        """The value that a client reads, or None while the table does not serve."""
         try:
             return self.reader.hget(key, field)
         except Exception:
@@ -61,7 +61,7 @@ def wide(path, rows=6, seed=1):
 
 
 def ranges(proxy, since=0):
-    """The ranges of runs that were asked for and answered."""
+    """The ranges of runs that the proxy served."""
     with proxy.lock:
         asked = proxy.exchanges[since:]
     return [
@@ -81,6 +81,6 @@ def drop_from_memory(path):
 
 
 def resident_bytes(path):
-    """How much of a file is in memory, as the system says."""
+    """How many bytes of a file are in memory, as the system reports."""
     words = ["fincore", "--raw", "--noheadings", "--bytes", "--output", "RES", str(path)]
     return int(subprocess.run(words, check=True, capture_output=True).stdout)

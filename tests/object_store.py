@@ -1,4 +1,5 @@
-"""A real S3 server for the tests (SeaweedFS), stores in it, and a proxy that counts and breaks."""
+"""A real S3 server for the tests (SeaweedFS), stores in it, and a proxy that counts requests and
+injects faults."""
 
 import http.client
 import json
@@ -20,22 +21,22 @@ from web import HttpServer
 
 KEY, SECRET, BUCKET = "test", "testsecret", "bucket"
 
-# The status of an exchange that did not come to its end.
+# The status of an exchange that was cut short.
 CUT = -1
 
 
 def weed():
-    """The server's program, as its package installs it."""
+    """The server's program from its package."""
     return str(Path(sys.executable).with_name("weed"))
 
 
-# Above those of clusters (cluster.py), and with the ones 10,000 above, where the server opens
-# others, below the ephemeral ports: while the server is dead no client's connection takes one.
+# Above the ports of clusters (cluster.py). The server also opens ports 10,000 above these, which
+# are still below the ephemeral ports. While the server is dead, no client's connection takes one.
 FIRST_PORT, LAST_PORT, GUARD_ABOVE = 20_000, 22_700, 5_000
 
 
 def free_ports(count):
-    """Ports that are free, and sockets that keep other tests from taking them."""
+    """Free ports, and sockets that reserve them."""
     chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
     ports, guards = [], []
     while len(ports) < count:
@@ -69,7 +70,7 @@ class S3Server:
         self.start_on_free_ports()
 
     def start_on_free_ports(self):
-        """Somebody else may take a port before the server does: then others are tried."""
+        """Tries other ports if another process takes a port first."""
         for left in reversed(range(3)):
             self.ports, self.guards = free_ports(4)
             shutil.rmtree(self.directory / "data", ignore_errors=True)
@@ -93,7 +94,7 @@ class S3Server:
             *["-ip=127.0.0.1", "-ip.bind=127.0.0.1"],
             *["-s3", f"-s3.config={self.directory}/s3.json", f"-s3.port={s3}"],
             *[f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"],
-            # It takes no writes when a hundredth of the disk is free, unless told.
+            # By default the server refuses writes when less than a hundredth of the disk is free.
             *["-master.volumeSizeLimitMB=64", "-volume.max=50", "-volume.minFreeSpace=1MiB"],
             *["-s3.port.iceberg=0", "-s3.port.lance=0"],
         ]
@@ -114,7 +115,7 @@ class S3Server:
                 time.sleep(0.2)
 
     def client(self):
-        """A client of another make than Forebay's."""
+        """A client that is not Forebay's."""
         options = Config(retries={"max_attempts": 1}, connect_timeout=5, read_timeout=20)
         return boto3.client(
             "s3",
@@ -135,13 +136,13 @@ class S3Server:
             guard.close()
 
     def ensure(self):
-        """Starts it again where a test that failed left it dead."""
+        """Starts the server again if a failed test left it dead."""
         if self.process.poll() is not None:
             self.start()
 
 
 def access(endpoint):
-    """The variables by which commands find the bucket."""
+    """The environment variables with which commands reach the bucket."""
     return {
         "AWS_ACCESS_KEY_ID": KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -152,7 +153,7 @@ def access(endpoint):
 
 
 class RemoteStore(Store):
-    """A store in the bucket, and the commands on it. `path` is a directory of this machine."""
+    """A store in the bucket, and the commands on it. `path` is a local directory."""
 
     def __init__(self, server, path, prefix, endpoint=None):
         super().__init__(path)
@@ -162,7 +163,7 @@ class RemoteStore(Store):
         self.work = self.path / "work"
 
     def through(self, endpoint, name="other"):
-        """The same store, from another machine as it were."""
+        """The same store, as if from another machine."""
         return RemoteStore(self.server, self.path.with_name(name), self.prefix, endpoint)
 
     def environment(self):
@@ -175,7 +176,7 @@ class RemoteStore(Store):
         }
 
     def keys(self, below=""):
-        """The store's objects, by their names below the prefix."""
+        """The store's objects, named relative to the prefix."""
         pages = self.server.client().get_paginator("list_objects_v2")
         prefix = f"{self.prefix}/{below}"
         found = pages.paginate(Bucket=BUCKET, Prefix=prefix)
@@ -197,15 +198,16 @@ class RemoteStore(Store):
         client.put_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}", Body=content)
 
     def empty(self):
-        """As somebody does by mistake. The documents of the whole store go last: without them, and
-        with tables, a node would make them anew."""
+        """Deletes everything, as by mistake. The documents of the whole store go last: while tables
+        remain, a node would write them again."""
         client = self.server.client()
         while names := self.keys():
             for name in sorted(names, key=lambda name: name.count("/"), reverse=True):
                 client.delete_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")
 
     def unfinished_uploads(self):
-        """Those that hold parts: one whose beginning a kill met before it was noted has none."""
+        """Uploads that have parts. If a kill interrupts an upload before its start is noted, it has
+        none."""
         client, prefix = self.server.client(), self.prefix
         found = client.list_multipart_uploads(Bucket=BUCKET, Prefix=prefix).get("Uploads", [])
 
@@ -225,12 +227,12 @@ class Exchange:
     def __init__(self, method, path, length):
         self.method, self.path, self.length = method, path, length
         self.status = None
-        # What was sent, until it is answered.
+        # The request's body, until it is answered.
         self.body = None
 
     @property
     def part(self):
-        """Key and part number of a part's upload."""
+        """The key and part number of a part upload."""
         path, _, query = self.path.partition("?")
         fields = dict(field.partition("=")[::2] for field in query.split("&"))
         if self.method == "PUT" and "partNumber" in fields:
@@ -239,11 +241,11 @@ class Exchange:
 
 
 class Proxy(HttpServer):
-    """Passes requests on to the S3 server, counts them, and does what it is told instead.
+    """Forwards requests to the S3 server, counts them, and injects faults.
 
-    before(exchange): may sleep, or answer at once with a status. after(exchange, status, body):
-    gives status and body as the client is to see them; a body shorter than it should be is sent as
-    such, and the connection cut.
+    before(exchange) may sleep, or return a status that is answered at once. after(exchange, status,
+    body) returns the status and body for the client. If that body is shorter than announced, the
+    proxy sends it and cuts the connection.
     """
 
     def __init__(self, server):
@@ -315,7 +317,7 @@ class Proxy(HttpServer):
             handler.close_connection = True
 
     def parts(self, since=0):
-        """The parts that were sent and taken, as (key, number), from the exchange `since` on."""
+        """The parts that were sent and accepted, as (key, number), from the exchange `since` on."""
         with self.lock:
             sent = [exchange for exchange in self.exchanges[since:] if exchange.status == 200]
         return [exchange.part for exchange in sent if exchange.part]

@@ -1,4 +1,4 @@
-"""Relays before the peer ports of nodes, which pass on what nodes say to each other, or do not."""
+"""Relays in front of the nodes' peer ports. They forward or block the traffic between nodes."""
 
 import os
 import random
@@ -9,14 +9,14 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 
-# Longer than anything here is held.
+# No test holds traffic for longer.
 LIMIT_S = 100
-# What the answer to a frame of replicas' messages says.
+# The answer to a frame of replica messages.
 NOTHING = b"$0\r\n\r\n"
 
 
 def owner_of(nodes, port, to):
-    """The name of the node whose connection this is, from this port to that one."""
+    """The name of the node that opened the connection from this port to that one."""
     ends = [f"0100007F:{port:04X}", f"0100007F:{to:04X}"]
     with open("/proc/net/tcp") as table:
         lines = [line.split() for line in table]
@@ -31,8 +31,8 @@ def owner_of(nodes, port, to):
 
 
 class Relay:
-    """Stands before a node's peer port, knows which node each connection is from, and passes on
-    what is said between nodes that are not cut off from each other."""
+    """Stands in front of a node's peer port, and knows the node behind each connection. It forwards
+    data between nodes that are not cut off from each other."""
 
     def __init__(self, made, node):
         self.made, self.node = made, node
@@ -43,10 +43,10 @@ class Relay:
     def accept(self):
         while True:
             try:
-                there, address = self.listener.accept()
+                asker, address = self.listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self.serve, args=(there, address[1]), daemon=True).start()
+            threading.Thread(target=self.serve, args=(asker, address[1]), daemon=True).start()
 
     def serve(self, asker, port):
         to = self.listener.getsockname()[1]
@@ -62,17 +62,17 @@ class Relay:
         self.pump(asker, node, source, self.node.name)
 
     def pass_if_whole(self, source, to):
-        """While the two are cut off nothing comes through, and nobody is told so."""
+        """Blocks silently while the two nodes are cut off from each other."""
         if None in (source, to) or self.made.is_cut(source, to):
             self.made.healed.wait(LIMIT_S)
             raise ConnectionError
 
-    def pump(self, here, there, source, to):
+    def pump(self, reader, writer, source, to):
         with suppress(OSError):
-            while data := here.recv(1 << 16):
+            while data := reader.recv(1 << 16):
                 self.pass_if_whole(source, to)
-                there.sendall(data)
-        close(here, there)
+                writer.sendall(data)
+        close(reader, writer)
 
     def end(self):
         self.listener.shutdown(socket.SHUT_RDWR)
@@ -85,23 +85,23 @@ def close(*ends):
             end.shutdown(socket.SHUT_RDWR)
 
 
-class Weather:
-    """What becomes of frames between nodes; drawn from a seed.
+class NetworkFaults:
+    """Faults between nodes, drawn from a seed.
 
-    `cuts` has pairs (from, to): what one says does not reach the other, in silence. Once it heals,
-    what was held comes, late, as a network does that sends again.
+    `cuts` holds pairs (from, to) of nodes. Frames from one to the other are held silently. After
+    `heal` they arrive late, as on a network that retransmits.
     """
 
     def __init__(self, seed):
         self.lock = threading.Condition()
         self.cuts = set()
-        # Of the frames with replicas' messages: those lost, those doubled, and the longest delay
-        # of one in ten.
+        # Shares of replica-message frames that are lost or doubled, and the longest delay of one
+        # frame in ten.
         self.lost, self.doubled, self.delay_s = 0.0, 0.0, 0.0
         self.begin(seed)
 
     def begin(self, seed):
-        """Another test, while connections stay."""
+        """Prepares the next test, while connections stay open."""
         self.chance = random.Random(f"weather {seed}")
         self.counts = dict.fromkeys(("passed", "lost", "doubled", "delayed", "held"), 0)
 
@@ -112,11 +112,11 @@ class Weather:
         with self.lock:
             self.cuts |= set(pairs)
 
-    def cut_off(self, name, others, ways=("from", "to")):
-        """A node from the others: what it says, what it hears, or both."""
-        said = {(name, other) for other in others} if "from" in ways else set()
-        heard = {(other, name) for other in others} if "to" in ways else set()
-        self.cut(*said, *heard)
+    def cut_off(self, name, others, directions=("from", "to")):
+        """Cuts a node off from the others: what it sends, what it receives, or both."""
+        sent = {(name, other) for other in others} if "from" in directions else set()
+        received = {(other, name) for other in others} if "to" in directions else set()
+        self.cut(*sent, *received)
 
     def heal(self):
         with self.lock:
@@ -132,7 +132,7 @@ class Weather:
                 raise ConnectionError
 
     def copies(self):
-        """How often a frame of replicas' messages is passed on, after how long."""
+        """How often to forward a frame of replica messages, and after what delay."""
         with self.lock:
             fate, is_late = self.chance.random(), self.chance.random() < 0.1
             pause_s = self.chance.random() * self.delay_s if is_late else 0
@@ -143,8 +143,9 @@ class Weather:
 
 
 class FrameRelay(Relay):
-    """Knows the frames: those of replicas' messages can be lost, doubled and late. Their answers
-    say nothing: of a lost one it is made up, of a double the second is kept back."""
+    """Knows frames: it can lose, double and delay those with replica messages. Their answers are
+    empty: the relay makes up the answer to a lost frame, and drops the second answer to a doubled
+    one."""
 
     def serve(self, asker, port):
         to = self.listener.getsockname()[1]
@@ -152,7 +153,7 @@ class FrameRelay(Relay):
         if source is None:
             return close(asker)
         with asker, suppress(OSError):
-            self.made.weather.wait_whole(source, self.node.name)
+            self.made.faults.wait_whole(source, self.node.name)
             with socket.create_connection(("127.0.0.1", self.node.peer)) as node:
                 asker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 node.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -162,15 +163,15 @@ class FrameRelay(Relay):
         answers = Answers()
         back = partial(self.answers, node, asker, source, answers)
         threading.Thread(target=back, daemon=True).start()
-        self.questions(asker, node, source, answers)
+        self.requests(asker, node, source, answers)
 
-    def questions(self, asker, node, source, answers):
-        weather = self.made.weather
+    def requests(self, asker, node, source, answers):
+        faults = self.made.faults
         with suppress(OSError, ValueError):
             for frame, name in frames(asker):
-                copies, pause_s = weather.copies() if name == b"fb.groups" else (1, 0)
+                copies, pause_s = faults.copies() if name == b"fb.groups" else (1, 0)
                 time.sleep(pause_s)
-                weather.wait_whole(source, self.node.name)
+                faults.wait_whole(source, self.node.name)
                 answers.expect(copies, asker)
                 for _ in range(copies):
                     node.sendall(frame)
@@ -179,13 +180,13 @@ class FrameRelay(Relay):
     def answers(self, node, asker, source, answers):
         with suppress(OSError, ValueError):
             for answer, _ in frames(node):
-                self.made.weather.wait_whole(self.node.name, source)
+                self.made.faults.wait_whole(self.node.name, source)
                 answers.give(answer, asker)
         close(asker, node)
 
 
 class Answers:
-    """The answers of a connection that are still to come, in the order of the questions."""
+    """The pending answers of a connection, in the order of the requests."""
 
     def __init__(self):
         self.lock, self.due = threading.Lock(), deque()
@@ -198,7 +199,7 @@ class Answers:
     def give(self, answer, asker):
         with self.lock:
             self.due[0] -= 1
-            # One of a double is enough.
+            # Only one answer of a doubled frame is forwarded.
             if self.due[0] == 0:
                 self.due.popleft()
                 asker.sendall(answer)
@@ -211,7 +212,7 @@ class Answers:
 
 
 def frames(end):
-    """What comes as frames and answers: the bytes, and the first word where there are words."""
+    """The frames and answers of a connection: the bytes, and the first word, if any."""
     held = bytearray()
 
     def more():
@@ -226,7 +227,7 @@ def frames(end):
         return stop
 
     def bulk(at):
-        """Where the bulk string that begins here lies, and where it ends."""
+        """The begin and end of the bulk string at this position."""
         stop = line(at)
         if stop is None:
             return None

@@ -1,4 +1,4 @@
-"""A certificate and users for servers of tests, and requests to them."""
+"""A certificate and users for test servers, and requests to them."""
 
 import base64
 import hashlib
@@ -35,14 +35,14 @@ class Secured:
         return ["--tls-cert", self.certificate, "--tls-key", self.key, "--users", self.users]
 
     def asks(self):
-        """What a command needs to ask nodes."""
+        """The options with which a command reaches nodes."""
         return ["--login", self.login, "--tls-ca", self.certificate]
 
     def context(self):
         return ssl.create_default_context(cafile=str(self.certificate))
 
     def ask(self, url, user=None, host=None):
-        """Status and text of a page; the status is None where nothing answers."""
+        """The status and text of a page. The status is None if nothing answers."""
         request = urllib.request.Request(url)
         if user:
             pair = base64.b64encode(f"{user}:{self.password}".encode()).decode()
@@ -64,7 +64,7 @@ class Secured:
 
 
 def certificate(directory, name, *more):
-    """A certificate for this machine and its key."""
+    """Writes a certificate for this machine and its key."""
     cert, key = directory / f"{name}.pem", directory / f"{name}.key"
     words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     words += ["-nodes", "-days", "3", "-subj", f"/CN={name}", "-keyout", key, "-out", cert]

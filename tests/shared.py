@@ -1,11 +1,11 @@
-"""Clusters that one test after the other uses: each worker of pytest has one, and starts another
-where a test wants another kind, or where one did not come to be as it was at first."""
+"""Clusters that tests share, one after another. Each pytest worker has one. It starts another if a
+test needs another kind, or if a cluster could not be reset."""
 
 from cluster import Cluster, Reading
 from harness import Store
 from lossy_network import LossyCluster
 
-# Of each log, where a test failed.
+# Lines of each log to print after a failed test.
 LINES = 60
 
 
@@ -13,8 +13,8 @@ def plain(directory, *kind):
     return Cluster(Store(directory / "store"), directory, *kind)
 
 
-def weathered_nodes(directory, *kind):
-    # A test that begins has a seed of its own.
+def lossy_nodes(directory, *kind):
+    # Each test sets its own seed.
     return LossyCluster(directory, 0, *kind)
 
 
@@ -24,13 +24,12 @@ class SharedClusters:
         self.started = 0
 
     def take(self, make, *kind):
-        """What make(directory, *kind) gives, or gave before: a cluster that is whole and has no
-        tables. Tests may stop, kill and start its nodes, and join more; they may not remove those
-        that it had."""
+        """Returns make(directory, *kind), new or reused: a healthy cluster without tables. Tests
+        may stop, kill and start its nodes, and join more. They may not remove its first nodes."""
         kind = (make, *kind)
         made = self.free.pop(kind, None)
         if not made:
-            # Each takes its share of the processors, whether or not a test uses it.
+            # A running cluster uses processor time even without a test.
             self.end()
             made = self.start(kind)
         for node in made.nodes:
@@ -62,7 +61,7 @@ class SharedClusters:
             made.end()
             raise
         made.check_logs()
-        # One test had it for all of its file, and another took a second one meanwhile.
+        # One test used this cluster for its whole file, and another test started a second one.
         if made.kind in self.free:
             made.end()
         self.free.setdefault(made.kind, made)

@@ -1,4 +1,4 @@
-"""Backups of both kinds of tables, of single servers and of clusters, and bringing them back."""
+"""Backups and restores of both kinds of tables, of single servers and of clusters."""
 
 import base64
 import hashlib
@@ -28,7 +28,8 @@ def tables_of(answer):
 
 
 class Chain(threading.Thread):
-    """Writes 0, 1, 2 … to keys of all partitions, each once the one before is acknowledged."""
+    """Writes 0, 1, 2 … to keys of all partitions. Each write waits until the one before is
+    acknowledged."""
 
     def __init__(self, client, table):
         super().__init__()
@@ -52,11 +53,11 @@ class Chain(threading.Thread):
         wait_for(lambda: self.number >= wanted, "some writes")
 
 
-def is_a_beginning(values):
+def is_a_prefix(values):
     return sorted(int(key) for key in values) == list(range(len(values)))
 
 
-def test_tables_of_a_server_come_back(live, source, tmp_path):
+def test_tables_of_a_server_can_be_restored(live, source, tmp_path):
     store, place = live.store, tmp_path / "backups"
     store.push("flights", source())
     with Chain(live.client(), "kv") as chain:
@@ -66,7 +67,7 @@ def test_tables_of_a_server_come_back(live, source, tmp_path):
         assert tables_of(made) == {"flights": ("batch", 1), "kv": ("live", None)}
         assert made["copied_bytes"] > 0 and made["reused_bytes"] == 0
         chain.resume()
-    # The batch table is not copied again.
+    # The second backup does not copy the batch table again.
     again = store.json("backup", "flights", "kv", "--to", place, "--keep", "1")
     assert again["reused_bytes"] > 0 and again["removed"] == [made["backup"]]
     store.json("backup", "kv", "--to", place)
@@ -77,14 +78,14 @@ def test_tables_of_a_server_come_back(live, source, tmp_path):
     back = other.json("restore", "--from", place, "--backup", again["backup"])
     assert tables_of(back) == {"flights": ("batch", 1), "kv": ("live", None)}
     values = scanned(other, "kv")
-    assert is_a_beginning(values) and len(values) >= before
+    assert is_a_prefix(values) and len(values) >= before
     assert scanned(other, "flights") == scanned(store, "flights")
     other.run("verify", "kv")
     with other.serve() as server:
         assert server.client().set("kv:new", 1) and server.client().hgetall("flights:1")
 
 
-def test_what_cannot_be_restored_is_said(live, source, tmp_path):
+def test_an_impossible_restore_ends_with_the_reason(live, source, tmp_path):
     store, place = live.store, tmp_path / "backups"
     store.push("flights", source())
     error = store.refuse("restore", "--from", place)
@@ -93,7 +94,7 @@ def test_what_cannot_be_restored_is_said(live, source, tmp_path):
     assert "there is no backup x" in store.refuse("restore", "--from", place, "--backup", "x")
     refused = store.refuse("restore", "nope", "--from", place)
     assert "has no table nope; it has flights, kv" in refused
-    # A live table of that name is there: nothing is copied, and the others are named.
+    # The live table exists already: nothing is copied, and the message names the other table.
     refused = store.refuse("restore", "--from", place)
     assert "nothing was restored" in refused and "forebay restore flights --from" in refused
     inside = store.refuse("backup", "--to", store.path / "tables" / "flights" / "backups")
@@ -116,7 +117,7 @@ def test_what_cannot_be_restored_is_said(live, source, tmp_path):
     assert third.json("tables") == []
 
 
-def test_damage_is_named_by_the_file_of_the_backup(live, tmp_path):
+def test_a_restore_names_the_damaged_file_of_the_backup(live, tmp_path):
     store, place = live.store, tmp_path / "backups"
     live.client().mset({f"kv:{number}": number for number in range(1000)})
     name = store.json("backup", "kv", "log", "--to", place)["backup"]
@@ -143,7 +144,7 @@ def test_damage_is_named_by_the_file_of_the_backup(live, tmp_path):
             error = restored(*args)
             assert str(table) in error and f"remove its file backups/{name}.json" in error, error
             assert "Remove that file" not in error
-    # The other table of it, and a list beside a directory where a document should be.
+    # The backup's other table is whole, and a directory is in the place of a document.
     Store(tmp_path / "third").run("restore", "kv", "--from", place)
     (place / "backups" / "junk.json").mkdir()
     listed = store.run("restore", "--from", place, "--list", "--json")
@@ -172,10 +173,10 @@ def test_damage_is_named_by_the_file_of_the_backup(live, tmp_path):
         assert "has backups, but no file forebay-backup.json" in error
 
 
-def test_what_cannot_be_removed_is_said_and_keeps_nothing_else(live, tmp_path):
+def test_a_file_that_cannot_be_removed_is_reported_and_the_rest_is_removed(live, tmp_path):
     store, place = live.store, tmp_path / "backups"
     first = store.json("backup", "kv", "log", "people", "--to", place)["backup"]
-    # In the way of one table's documents, and a plain file among the tables.
+    # A directory is in the place of one table's document, and a plain file is among the tables.
     blocked = place / "tables" / "kv" / "backups" / f"{first}.backup"
     blocked.unlink()
     blocked.mkdir()
@@ -186,11 +187,11 @@ def test_what_cannot_be_removed_is_said_and_keeps_nothing_else(live, tmp_path):
     for table in ("log", "people"):
         left = [path.name for path in (place / "tables" / table / "backups").iterdir()]
         assert left == [f"{made['backup']}.backup"]
-    said = store.run("backup", "kv", "--to", place, "--keep", "1").err
-    assert "could not be removed" in said and str(blocked) in said
+    error = store.run("backup", "kv", "--to", place, "--keep", "1").err
+    assert "could not be removed" in error and str(blocked) in error
 
 
-def test_nothing_is_restored_where_a_document_is_missing(live, tmp_path):
+def test_a_restore_without_a_document_restores_nothing(live, tmp_path):
     store, place = live.store, tmp_path / "backups"
     live.client().set("kv:key", 1)
     name = store.json("backup", "kv", "log", "people", "--to", place)["backup"]
@@ -207,7 +208,7 @@ def test_nothing_is_restored_where_a_document_is_missing(live, tmp_path):
         assert str(run) in error and "Remove that file" in error, error
 
 
-def test_a_pipe_for_the_time_of_the_last_backup_hangs_nobody(live):
+def test_a_pipe_in_the_place_of_backups_json_blocks_nothing(live):
     os.mkfifo(live.store.path / "backups.json")
     assert live.store.json("tables")
     url = f"http://127.0.0.1:{live.http}/metrics"
@@ -215,23 +216,23 @@ def test_a_pipe_for_the_time_of_the_last_backup_hangs_nobody(live):
         assert page.status == 200
 
 
-def test_only_a_status_that_is_checked_ends_with_3(store, tmp_path):
+def test_only_a_checked_status_ends_with_3(store, tmp_path):
     store.refuse("restore", "--from", tmp_path, "--check", "--bogus", code=2)
     store.refuse("restore", "--from", tmp_path, "--check", "--list", code=2)
     store.refuse("cluster", "status", "--check", "--bogus", code=3)
 
 
-def test_a_rate_is_of_what_is_copied(live, tmp_path):
+def test_a_rate_limits_copied_bytes_only(live, tmp_path):
     store, place = live.store, tmp_path / "backups"
     live.client().mset({f"kv:{number}": "x" * 1000 for number in range(2000)})
     store.run("backup", "kv", "--to", place)
     begun = time.monotonic()
     again = store.json("backup", "kv", "--to", place, "--rate", "100K")
-    # All of it would take 20 s.
+    # A copy of all data would take 20 s.
     assert again["copied_bytes"] == 0 and time.monotonic() - begun < 15
 
 
-def test_a_table_of_the_other_kind_is_found_before_anything_is_copied(store, source, tmp_path):
+def test_a_restore_refuses_a_table_of_the_other_kind_before_it_copies(store, source, tmp_path):
     store.push("a", source(10))
     store.run("create", "b")
     store.push("c", source(10))
@@ -245,7 +246,7 @@ def test_a_table_of_the_other_kind_is_found_before_anything_is_copied(store, sou
     assert {row["table"] for row in other.json("tables")} == {"b", "c"}
 
 
-def test_a_backup_that_is_killed_is_none(live, source, tmp_path):
+def test_a_killed_backup_does_not_count(live, source, tmp_path):
     store, place = live.store, tmp_path / "backups"
     for number in range(2000):
         live.client().set(f"kv:{number}", "x" * 1000)
@@ -255,18 +256,18 @@ def test_a_backup_that_is_killed_is_none(live, source, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert "there is no backup yet" in store.refuse("restore", "--from", place)
-    # The checkpoint goes with the process, and what was copied with the next backup.
+    # The checkpoint ends with the process, and the next backup removes the copied files.
     left = set(runs.iterdir())
     made = store.json("backup", "--to", place)
     assert {"kv", "log", "count", "people", "list"} <= set(tables_of(made))
     assert made["reused_bytes"] == 0 and made["copied_bytes"] > 2_000_000
     asks = store.path / "tables" / "kv" / "asks"
-    wait_for(lambda: not asks.exists() or not any(asks.iterdir()), "the checkpoint goes")
+    wait_for(lambda: not asks.exists() or not any(asks.iterdir()), "the checkpoint is removed")
     assert left
-    # Two at once: one is refused.
+    # Of two backups at once, one is refused.
     other = tmp_path / "elsewhere"
     process = store.start("backup", "kv", "--to", other, "--rate", "200K")
-    wait_for((other / "tables" / "kv" / "runs").exists, "it is at work")
+    wait_for((other / "tables" / "kv" / "runs").exists, "the backup copies")
     refused = store.refuse("backup", "log", "--to", other, code=4)
     assert "another backup is being made there" in refused
     process.kill()
@@ -274,7 +275,7 @@ def test_a_backup_that_is_killed_is_none(live, source, tmp_path):
 
 
 class BesideBucket(Store):
-    """A store of this machine, by commands that may reach the bucket."""
+    """A local store, with commands that may reach the bucket."""
 
     def __init__(self, path, remote):
         super().__init__(path)
@@ -284,7 +285,7 @@ class BesideBucket(Store):
         return {**self.remote.environment(), "FOREBAY_STORE": str(self.path)}
 
 
-def test_a_bucket_has_backups(remote, live, source, tmp_path):
+def test_a_bucket_can_hold_backups(remote, live, source, tmp_path):
     store = BesideBucket(live.store.path, remote)
     place = f"{remote.environment()['FOREBAY_STORE']}-backups"
     store.push("flights", source())
@@ -296,7 +297,7 @@ def test_a_bucket_has_backups(remote, live, source, tmp_path):
     other = BesideBucket(tmp_path / "other", remote)
     other.json("restore", "--from", place)
     values = scanned(other, "kv")
-    assert is_a_beginning(values) and len(values) == 501
+    assert is_a_prefix(values) and len(values) == 501
     assert scanned(other, "flights") == scanned(store, "flights")
 
 
@@ -313,20 +314,20 @@ def test_a_live_table_of_a_cluster_is_read_and_copied_at_one_moment(made, tmp_pa
         chain.resume()
         before = chain.number
         values = scanned(store, "t")
-        assert is_a_beginning(values) and len(values) >= before
+        assert is_a_prefix(values) and len(values) >= before
         assert store.run("get", "t", "7", "nope").out == "7\n(absent)\n"
         assert store.json("verify", "t")["records"] >= before
         file = tmp_path / "t.jsonl"
         assert store.json("export", "t", "--to", file)["rows"] >= before
         copied = store.json("checkpoint", "t", tmp_path / "copy")
         assert copied["records"] >= before and copied["linked_bytes"] == 0
-        assert is_a_beginning(scanned(Store(tmp_path / "copy"), "t"))
+        assert is_a_prefix(scanned(Store(tmp_path / "copy"), "t"))
         chain.resume()
     place = tmp_path / "backups"
     assert store.json("backup", "t", "--to", place)["copied_bytes"] > 0
-    # Another leader has other files: then some are copied once more.
+    # Another leader has other files, so some are copied once more.
     again = lambda: store.json("backup", "t", "--to", place)  # noqa: E731
-    wait_for(lambda: again()["copied_bytes"] == 0, "nothing is left to be copied")
+    wait_for(lambda: again()["copied_bytes"] == 0, "nothing remains to copy")
     began = {table["table"]: table["backup"] for table in store.json("tables")}["t"]
     noted = store.json("cluster", "status")["tables"][0]["backup_unix_ms"]
     assert began == datetime.fromtimestamp(noted // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -340,13 +341,13 @@ def test_a_live_table_of_a_cluster_is_read_and_copied_at_one_moment(made, tmp_pa
         assert client.get("t:7") == "7" and client.set("t:new", 1)
     assert "or of the other kind: t" in store.refuse("restore", "t", "--from", place)
     assert store.json("restore", "t", "--from", place, "--check")["tables"]
-    # A single server takes it, too.
+    # A single server restores it, too.
     other = Store(tmp_path / "other")
     other.json("restore", "--from", place)
     assert scanned(other, "t") == values
 
 
-def test_a_cluster_comes_back_after_its_store_and_all_caches_are_gone(cluster, source, tmp_path):
+def test_a_backup_restores_a_cluster_without_its_store_and_caches(cluster, source, tmp_path):
     first = cluster(3)
     assert first.store.json("create", "t", *TABLE)["led"] == 6
     first.store.push("flights", source())
@@ -371,7 +372,7 @@ def test_a_cluster_comes_back_after_its_store_and_all_caches_are_gone(cluster, s
 
 
 def users_file(path, users):
-    """A users file, a user a name, each with the password "secret" and these tables."""
+    """A users file with these names and tables. Each password is "secret"."""
     digest = hashlib.sha256(b"secret").hexdigest()
     verbs = ["read", "write"]
     listed = [
@@ -382,7 +383,7 @@ def users_file(path, users):
 
 
 def asked(node, user, method, path):
-    """The status that a user gets."""
+    """The status code that a user gets."""
     url = f"http://127.0.0.1:{node.http}/v1/tables/{path}"
     request = urllib.request.Request(url, method=method)
     pair = base64.b64encode(f"{user}:secret".encode()).decode()
@@ -394,7 +395,7 @@ def asked(node, user, method, path):
         return error.code
 
 
-def test_users_back_up_what_they_may_read_and_write(cluster, tmp_path):
+def test_users_back_up_tables_that_they_may_read_and_write(cluster, tmp_path):
     users_file(tmp_path / "users.json", {"all": ["*"], "one": ["t"], "other": ["u"]})
     made = cluster(3)
     made.restart("--users", tmp_path / "users.json")
@@ -410,7 +411,7 @@ def test_users_back_up_what_they_may_read_and_write(cluster, tmp_path):
     assert set(tables_of(store.json("backup", "--to", place, *asks))) == {"t", "u"}
     assert store.run("get", "t", "7", *asks).out == "7\n"
     assert store.run("doctor", *asks, code=None).code == 0
-    # A checkpoint is reached by the table that it is of, alone.
+    # Only users of a table reach its checkpoints.
     node = made["n1"]
     for step in ("flush", "hold", "take"):
         assert asked(node, "one", "POST", f"t/checkpoints/c1/{step}") == 200

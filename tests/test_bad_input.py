@@ -1,4 +1,5 @@
-"""Bad input is refused with a message that says what is wrong where, and leaves nothing behind."""
+"""Bad input is refused with a message that names the problem and its place, and leaves nothing
+behind."""
 
 import json
 
@@ -7,18 +8,18 @@ import pytest
 from data import people, write
 
 
-def nothing_shows(store, table="t"):
+def is_absent(store, table="t"):
     return (
         all(row["table"] != table for row in store.json("tables")) if store.path.exists() else True
     )
 
 
-def test_duplicates_fail_first_last(store, tmp_path):
+def test_duplicates_fail_or_the_first_or_last_wins(store, tmp_path):
     table = pa.table({"id": [1, 2, 1], "name": ["old", "two", "new"]})
     path = write(table, tmp_path / "twice.parquet")
     message = store.refuse("push", "t", path, "--key", "{id}")
     assert "1" in message and "--duplicates" in message
-    assert nothing_shows(store)
+    assert is_absent(store)
     first = store.push("t", path, args=["--duplicates", "first"])
     assert (first["rows"], first["duplicates"]) == (2, 1)
     assert store.json("get", "t", "1")[0]["name"] == "old"
@@ -54,13 +55,13 @@ def test_null_keys_are_bad_rows(store, tmp_path):
     path = write(table, tmp_path / "nulls.parquet")
     message = store.refuse("push", "t", path, "--key", "{id}")
     assert "nulls.parquet" in message and "2" in message and "null" in message
-    assert nothing_shows(store)
+    assert is_absent(store)
     pushed = store.push("t", path, args=["--bad-rows", "skip"])
     assert (pushed["rows"], pushed["rejected"]) == (2, 1)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_bad_lines_go_to_a_file_with_line_and_reason(store, tmp_path, kind):
+def test_bad_lines_are_written_to_a_file_with_line_and_reason(store, tmp_path, kind):
     lines = {
         "csv": ["id,n", "1,10", ",20", "3,30"],
         "jsonl": ['{"id": 1, "n": 10}', '{"id": null, "n": 20}', '{"id": 3, "n": 30}'],
@@ -83,7 +84,7 @@ def test_a_line_that_does_not_parse_is_named(store, tmp_path):
     path.write_text('{"id": 1}\n{"id": \n{"id": 3}\n')
     message = store.refuse("push", "t", path, "--key", "{id}")
     assert "broken.jsonl" in message and "2" in message
-    assert nothing_shows(store)
+    assert is_absent(store)
 
 
 @pytest.mark.parametrize(
@@ -98,15 +99,15 @@ def test_a_line_that_does_not_parse_is_named(store, tmp_path):
 def test_a_wrong_template_is_explained(store, source, key, word):
     result = store.run("push", "t", source(), "--key", key, code=None)
     assert result.code in (1, 2) and word in result.err
-    assert nothing_shows(store)
+    assert is_absent(store)
 
 
 def test_a_missing_column_for_the_value_is_explained(store, source):
     message = store.refuse("push", "t", source(), "--key", "{id}", "--value", "nosuch")
-    assert "nosuch" in message and "name" in message, "the columns that there are should be named"
+    assert "nosuch" in message and "name" in message, "the message names the columns"
 
 
-def test_sources_that_are_not_there_or_not_what_they_seem(store, tmp_path):
+def test_missing_sources_and_sources_of_another_format_are_refused(store, tmp_path):
     assert "missing.parquet" in store.refuse(
         "push", "t", tmp_path / "missing.parquet", "--key", "{id}"
     )
@@ -117,10 +118,10 @@ def test_sources_that_are_not_there_or_not_what_they_seem(store, tmp_path):
     odd = tmp_path / "data.xyz"
     odd.write_text("1\n")
     assert "parquet, csv" in store.refuse("push", "t", odd, "--key", "{id}")
-    assert nothing_shows(store)
+    assert is_absent(store)
 
 
-def test_a_truncated_source_leaves_the_serving_version_alone(store, source, tmp_path):
+def test_a_truncated_source_does_not_change_the_serving_version(store, source, tmp_path):
     store.push("t", source(version=1))
     whole = source(version=2).read_bytes()
     cut = tmp_path / "cut.parquet"
@@ -131,7 +132,7 @@ def test_a_truncated_source_leaves_the_serving_version_alone(store, source, tmp_
     assert store.json("get", "t", "5")[0]["v1"] == 1
 
 
-def test_tables_and_stores_with_wrong_names(store, source, tmp_path):
+def test_wrong_names_of_tables_and_stores_are_refused(store, source, tmp_path):
     for name in ["a:b", "{a}", "../x", ".hidden", "a/b", "x" * 65]:
         store.refuse("push", name, source(10), "--key", "{id}", code=2)
     assert "no forebay store" in store.refuse("tables").lower()
@@ -144,12 +145,12 @@ def test_tables_and_stores_with_wrong_names(store, source, tmp_path):
     store.refuse("push", "t", source(10), "--key", "{id}", "--store", tmp_path / "other")
 
 
-def test_a_missing_source_makes_no_store(store, tmp_path):
+def test_a_missing_source_creates_no_store(store, tmp_path):
     error = store.refuse("push", "t", tmp_path / "none.parquet", "--key", "{id}")
     assert "there is no such file" in error and not store.path.exists()
 
 
-def test_an_empty_source_is_a_table_without_rows_and_a_warning(store, tmp_path):
+def test_an_empty_source_gives_a_table_without_rows_and_a_warning(store, tmp_path):
     pushed = store.push("t", write(people(0), tmp_path / "empty.parquet"))
     assert pushed["rows"] == 0
     warning = "the sources have no rows: the version has no rows"
@@ -188,18 +189,18 @@ def test_names_and_values_from_data_do_not_reach_the_terminal_raw(store, tmp_pat
     assert "\u202e" not in message and r"b\u{202e}" in message, message
 
 
-def test_wrong_options_are_an_object_with_json(store):
+def test_wrong_options_with_json_give_an_object(store):
     for words in (["push", "--nope"], ["get"], ["rollback", "t", "--keep=x"]):
         done = store.run(*words, "--json", code=2)
         error = json.loads(done.err)
         assert (error["event"], error["kind"]) == ("error", "usage") and error["text"], error
     assert "Usage:" in store.run("get", code=2).err
     assert "Usage:" in store.run("get", "--json", "--help").out
-    # Behind -- it is an argument like others.
+    # After --, it is an argument like others.
     assert "Usage:" in store.run("get", "--nope", "--", "--json", code=2).err
 
 
-def test_a_store_that_is_a_file_is_said_with_what_to_do(store, source):
+def test_a_file_in_the_place_of_a_store_is_explained(store, source):
     store.path.touch()
     for words in (["tables"], ["push", "t", source(), "--key", "{id}"], ["serve", "--create"]):
         message = store.refuse(*words)
@@ -207,7 +208,7 @@ def test_a_store_that_is_a_file_is_said_with_what_to_do(store, source):
         assert "catalog" not in message, message
 
 
-def test_a_rollback_says_that_older_versions_may_be_removed(store, source):
+def test_a_rollback_reports_that_older_versions_may_be_removed(store, source):
     for version in range(3):
         store.run("push", "t", source(version=version), "--key", "{id}", "--keep", 2, "--force")
     store.run("rollback", "t")

@@ -1,4 +1,4 @@
-"""Packet captures as a source: a row a packet, keyed by time."""
+"""Packet captures as a source: one row per packet, with its time as the key."""
 
 import json
 import struct
@@ -27,7 +27,7 @@ def pcap(path, count, cut=0):
 
 
 def key(nanoseconds, number):
-    """Times have a sign, whose bit is turned."""
+    """Times are signed, so the key flips the sign bit."""
     return struct.pack(">QQ", nanoseconds ^ 1 << 63, number)
 
 
@@ -37,7 +37,7 @@ def push(store, path, *more, code=0):
 
 
 def test_a_range_of_time_is_a_range_of_keys(store, tmp_path):
-    # Large enough to be read in several parts.
+    # The capture is large enough that several threads read it.
     path = pcap(tmp_path / "a.pcap", 500_000)
     report = push(store, path, "--threads", "4", "--packet-data").json()
     assert (report["rows"], report["rejected"]) == (500_000, 0)
@@ -57,7 +57,7 @@ def test_a_range_of_time_is_a_range_of_keys(store, tmp_path):
         assert (row[b"protocol"], row[b"wire_bytes"]) == (b"17", b"42")
 
 
-def test_a_torn_capture_is_a_bad_row_with_its_place(store, tmp_path):
+def test_a_truncated_capture_gives_a_bad_row_with_its_place(store, tmp_path):
     path = pcap(tmp_path / "a.pcap", 100, cut=5)
     whole = path.stat().st_size + 5 - 16 - len(packet(99))
     message = push(store, path, code=1).err
@@ -72,7 +72,7 @@ def test_a_torn_capture_is_a_bad_row_with_its_place(store, tmp_path):
     assert "byte 24: " in push(store, path, "--bad-rows", "skip", code=1).err
 
 
-def test_what_makes_no_key_is_refused(store, tmp_path):
+def test_options_that_give_no_key_are_refused(store, tmp_path):
     path = pcap(tmp_path / "a.pcap", 5)
     message = store.refuse("push", "t", path, "--key", "{source:be}")
     assert "'source'" in message and "big-endian" in message

@@ -16,7 +16,7 @@ def csv(path, *lines):
 
 @pytest.fixture
 def counters(store, tmp_path):
-    """A table of counters 0 to 999, ten times the key each, that takes deltas."""
+    """A table of counters 0 to 999 that takes deltas. Each value is ten times its key."""
     rows = [f"{i},{i * 10}" for i in range(1000)]
     source = csv(tmp_path / "counters.csv", "id,n", *rows)
     args = ["--value", "n", "--delta", "i64-saturating"]
@@ -25,7 +25,7 @@ def counters(store, tmp_path):
 
 
 def change(store, tmp_path, *rows, args=(), code=0):
-    """Pushes rows of "op,id,n" onto what serves."""
+    """Pushes rows of "op,id,n" onto the serving version."""
     source = csv(tmp_path / "changes.csv", "op,id,n", *rows)
     words = ["push", "counters", source, "--onto", "current", "--op", "op", *args]
     result = store.run(*words, "--json", code=code)
@@ -51,7 +51,7 @@ def test_operations_of_a_day_on_top_of_yesterday(counters, tmp_path):
     assert (pushed["deletes"], pushed["updates"]) == (1, 2)
     assert (pushed["rows_least"], pushed["rows"]) == (999, 1005)
     names = {path.name for path in counters.runs("counters")}
-    assert before < names and len(names - before) == 1, "yesterday's runs are there, and one more"
+    assert before < names and len(names - before) == 1, "yesterday's runs and one more"
     with counters.serve() as server:
         client = server.client()
         assert client.mget([f"counters:{i}" for i in (1, 2, 3, 4, 5000, 6000)]) == [
@@ -64,7 +64,7 @@ def test_operations_of_a_day_on_top_of_yesterday(counters, tmp_path):
         ]
         assert client.type("counters:1") == b"string"
         assert client.strlen("counters:4") == 2
-        # A rollback takes the day back, and a swap brings it again.
+        # A rollback removes the day, and a swap restores it.
         assert counters.json("rollback", "counters")["version"] == 1
         wait_for(lambda: client.get("counters:3") == b"30", "the day before")
         counters.run("swap", "counters", "2")
@@ -77,7 +77,7 @@ def test_operations_of_a_day_on_top_of_yesterday(counters, tmp_path):
     assert [v["checksum"] is None for v in versions] == [False, True]
 
 
-def test_merging_does_not_change_what_is_read(counters, tmp_path):
+def test_merging_does_not_change_reads(counters, tmp_path):
     for day in range(5):
         change(counters, tmp_path, f"delta,{day},1", "delta,999,1", f"delete,{500 + day},")
     scan = counters.run("scan", "counters").out
@@ -94,12 +94,12 @@ def test_merging_does_not_change_what_is_read(counters, tmp_path):
     assert counters.run("scan", "counters").out == scan
     again = counters.json("compact", "counters")
     assert again["from"] == again["version"] == 7
-    # The rollback goes to the day before, not to the same rows unmerged.
+    # The rollback returns to the day before, not to the same rows unmerged.
     assert counters.json("rollback", "counters")["version"] == 5
     assert counters.json("get", "counters", "999") == [9994]
 
 
-def test_many_small_pushes_are_merged_on_the_way_and_old_runs_removed(counters, tmp_path):
+def test_many_small_pushes_are_merged_and_old_runs_removed(counters, tmp_path):
     for day in range(20):
         change(counters, tmp_path, "delta,7,1", f"delete,{100 + day},")
     newest = counters.json("versions", "counters")[-1]
@@ -109,7 +109,7 @@ def test_many_small_pushes_are_merged_on_the_way_and_old_runs_removed(counters, 
     assert counters.json("verify", "counters")["rows"] == 980
 
 
-def test_the_gate_looks_at_changes(counters, tmp_path):
+def test_the_gate_checks_changes(counters, tmp_path):
     deletes = [f"delete,{i}," for i in range(300)]
     held = change(counters, tmp_path, *deletes, code=3)
     assert held["swapped"] is False
@@ -176,7 +176,7 @@ def test_rows_of_a_table_of_rows_change(store, source, tmp_path):
     assert "new name" in exported.read_text()
 
 
-def test_a_killed_push_leaves_the_version_before(counters, tmp_path):
+def test_a_killed_push_keeps_the_version_before(counters, tmp_path):
     rows = [f"delta,{i % 1000},1" for i in range(200_000)]
     source = csv(tmp_path / "large.csv", "op,id,n", *rows)
     words = ["push", "counters", source, "--onto", "current", "--op", "op", "--rate", "500k"]
@@ -210,7 +210,7 @@ def test_rows_expire_while_they_are_served(store, tmp_path):
     assert store.json("export", "short", "--to", exported)["rows"] == 2
 
 
-def test_ttl_of_a_table_and_wrong_times(store, source):
+def test_a_ttl_of_a_table_works_and_wrong_times_are_refused(store, source):
     store.push("people", source(10), args=["--ttl", "7d"])
     with store.serve() as server:
         assert 6 * 86_400 < server.client().ttl("people:1") <= 7 * 86_400
@@ -227,7 +227,7 @@ def test_ttl_of_a_table_and_wrong_times(store, source):
     assert "'name'" in message
 
 
-def test_numbers_through_every_door(counters, tmp_path):
+def test_numbers_read_by_redis_http_and_export_are_equal(counters, tmp_path):
     with counters.serve() as server:
         client = server.client()
         assert client.get("counters:12") == b"120"
@@ -242,7 +242,7 @@ def test_numbers_through_every_door(counters, tmp_path):
     assert sum(table["value"].to_pylist()) == sum(i * 10 for i in range(1000))
 
 
-def test_deltas_of_what_is_no_number_name_its_type(store, tmp_path):
+def test_deltas_on_a_column_without_numbers_name_its_type(store, tmp_path):
     table = pa.table({"id": [1], "n": pa.array([7], pa.date64())})
     path = write(table, tmp_path / "times.parquet")
     args = ["--key", "{id}", "--value", "n", "--delta", "i64-saturating"]

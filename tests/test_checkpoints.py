@@ -1,4 +1,4 @@
-"""Live tables that a server has open: read, checked, copied and dropped by other processes."""
+"""Live tables that a server has open: other processes read, check, copy and drop them."""
 
 import json
 import os
@@ -15,7 +15,7 @@ def scanned(store, table):
     return {row["key"]: row["value"] for row in rows}
 
 
-def test_a_table_that_is_served_is_read_as_it_is_now(live, tmp_path):
+def test_a_read_of_a_served_table_sees_its_current_content(live, tmp_path):
     client = live.client(decode_responses=True)
     for number in range(500):
         client.set(f"kv:{number:03}", number)
@@ -33,14 +33,14 @@ def test_a_table_that_is_served_is_read_as_it_is_now(live, tmp_path):
     assert left == []
 
 
-def test_a_checkpoint_is_one_moment_of_a_table_that_is_written_to(live, tmp_path):
+def test_a_checkpoint_under_writes_holds_one_moment(live, tmp_path):
     stop = threading.Event()
 
     def write():
         client = live.client()
         number = 0
         while not stop.is_set():
-            # One after the other, all over the partitions.
+            # Keys of all partitions, one after the other.
             client.set(f"kv:{number}", "x" * 100)
             number += 1
 
@@ -64,7 +64,7 @@ def test_a_checkpoint_is_one_moment_of_a_table_that_is_written_to(live, tmp_path
         assert other.client().set("kv:new", "1") and not live.client().exists("kv:new")
 
 
-def test_a_table_whose_manifest_is_lost_is_neither_made_nor_pushed_over(store, tmp_path):
+def test_a_table_without_its_manifest_is_not_overwritten(store, tmp_path):
     source, copy = tmp_path / "a.csv", Store(tmp_path / "copy")
     source.write_text("id,v\na,1\n")
     store.run("create", "kv")
@@ -92,7 +92,7 @@ def test_a_table_whose_manifest_is_lost_is_neither_made_nor_pushed_over(store, t
     assert store.run("get", "kv", "a").out == "1\n"
 
 
-def test_a_checkpoint_inside_of_a_store_is_refused(live, tmp_path):
+def test_a_checkpoint_inside_a_store_is_refused(live, tmp_path):
     store, link = live.store, tmp_path / "link"
     link.symlink_to(store.path / "tables")
     inside = [store.path / "tables" / "kv", store.path / "copies" / "today", link / "copy", link]
@@ -103,7 +103,7 @@ def test_a_checkpoint_inside_of_a_store_is_refused(live, tmp_path):
     assert "exists already" in store.refuse("checkpoint", "kv", store.path)
 
 
-def test_a_checkpoint_that_finds_no_space_leaves_nothing(live, small_disk):
+def test_a_checkpoint_on_a_full_disk_leaves_nothing(live, small_disk):
     client = live.client()
     for number in range(100):
         client.set(f"kv:{number}", os.urandom(100_000))
@@ -114,7 +114,7 @@ def test_a_checkpoint_that_finds_no_space_leaves_nothing(live, small_disk):
     assert [path.name for path in small_disk.rglob("*")] == ["empty"]
 
 
-def test_a_backup_goes_back_where_it_came_from(live, tmp_path):
+def test_a_checkpoint_can_be_restored_into_its_store(live, tmp_path):
     client, store, backup = live.client(), live.store, Store(tmp_path / "backup")
     client.mset({"kv:{u}a": 1, "kv:{u}b": 2})
     client.rpush("list:l", 5)
@@ -130,7 +130,7 @@ def test_a_backup_goes_back_where_it_came_from(live, tmp_path):
     assert client.mget("kv:{u}a", "kv:{u}b") == [b"1", b"2"]
 
 
-def test_a_table_that_is_served_is_dropped_and_made_anew(live):
+def test_a_served_table_can_be_dropped_and_created_again(live):
     client, store = live.client(), live.store
     for _ in range(3):
         client.set("kv:a", "1")
@@ -150,7 +150,7 @@ def probe(client):
         return error
 
 
-def test_who_does_not_answer_is_named(live, tmp_path):
+def test_an_error_names_the_process_that_does_not_answer(live, tmp_path):
     live.client().set("kv:a", "1")
     os.kill(live.process.pid, signal.SIGSTOP)
     try:
@@ -162,7 +162,7 @@ def test_who_does_not_answer_is_named(live, tmp_path):
     assert live.client().get("kv:a") == b"1"
 
 
-def test_what_a_killed_command_left_goes(live):
+def test_files_of_a_killed_command_are_removed(live):
     store = live.store
     client = live.client()
     for number in range(2000):
@@ -182,13 +182,13 @@ def test_batch_tables_have_no_checkpoints(served, tmp_path):
     assert "no live table" in store.refuse("checkpoint", "none", str(tmp_path / "copy"))
 
 
-def test_a_command_that_is_refused_leaves_nothing(store):
+def test_a_refused_command_leaves_nothing(store):
     store.run("create", "t")
     store.refuse("checkpoint", "nosuch", str(store.path.parent / "copy"))
     assert [path.name for path in (store.path / "tables").iterdir()] == ["t"]
 
 
-def test_of_two_drops_one_is_told_that_there_is_no_table(live):
+def test_of_two_drops_at_once_one_fails(live):
     for _ in range(3):
         both = [live.store.start("drop", "kv", "--yes") for _ in range(2)]
         done = [live.store.finish(process) for process in both]

@@ -1,4 +1,4 @@
-"""Three real clients read the same things: redis-py, redis-cli and ioredis."""
+"""Three real clients read the same data: redis-py, redis-cli and ioredis."""
 
 import json
 import subprocess
@@ -45,10 +45,10 @@ def test_redis_py(served, protocol):
         client.get("nosuch:1")
 
 
-def test_a_server_is_no_cluster(served):
+def test_a_single_server_does_not_act_as_a_cluster(served):
     client = served.client(decode_responses=True)
     assert client.info("server")["redis_mode"] == "standalone"
-    # Keys of as many slots as there are keys.
+    # Each key lies in another slot.
     values = client.mget([f"people:{i}" for i in range(100)])
     assert [json.loads(value)["id"] for value in values] == list(range(100))
     with pytest.raises(redis.exceptions.RedisClusterException, match="Cluster mode is not enabled"):
@@ -96,10 +96,10 @@ def test_ioredis(served):
         ["node", NODE / "read.mjs", str(served.port)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    says = json.loads(done.stdout)
-    assert says["hash"]["name"] == "person 7" and says["row"] == person(7, 2)
-    assert says["absent"] is None and says["many"] == [str(i) for i in range(100)]
-    assert says["refused"].startswith("READONLY") and says["scanned"] == 1000
+    found = json.loads(done.stdout)
+    assert found["hash"]["name"] == "person 7" and found["row"] == person(7, 2)
+    assert found["absent"] is None and found["many"] == [str(i) for i in range(100)]
+    assert found["refused"].startswith("READONLY") and found["scanned"] == 1000
 
 
 def test_bytes_and_lists(store, tmp_path):
@@ -132,7 +132,7 @@ def test_ranges_of_an_ordered_table(store, source):
         assert seen == [f"o:{i:03}" for i in range(10, 30)]
 
 
-def test_a_value_of_megabytes(store, tmp_path):
+def test_a_value_of_several_megabytes(store, tmp_path):
     table = pa.table({"id": [1, 2], "blob": ["x" * 5_000_000, "y"]})
     store.push("big", write(table, tmp_path / "big.parquet"), args=["--value", "blob"])
     with store.serve() as server:
@@ -163,11 +163,11 @@ def test_a_server_follows_swaps_rollbacks_pushes_and_drops(served, source):
     store.push("fresh", source(5))
     wait_for(lambda: exists(client, "fresh:1"), "a new table is seen")
     store.run("drop", "fresh", "--yes")
-    wait_for(lambda: not exists(client, "fresh:1"), "a dropped table is gone")
+    wait_for(lambda: not exists(client, "fresh:1"), "the drop is seen")
 
 
 def exists(client, key):
-    """Whether a key is there; of a table that is not served nothing is."""
+    """Whether a key exists. A table that is not served has no keys."""
     try:
         return client.exists(key)
     except redis.exceptions.ResponseError as error:
@@ -175,7 +175,7 @@ def exists(client, key):
         return False
 
 
-def test_other_addresses_than_loopback_need_tls_and_users(store, source):
+def test_addresses_other_than_loopback_need_tls_and_users(store, source):
     store.push("people", source(10))
     message = store.refuse("serve", "--listen", "0.0.0.0:0")
     assert "TLS" in message or "--tls-cert" in message

@@ -1,4 +1,5 @@
-"""The coordinator is killed, all nodes end and start: reads go on, and nobody serves old data."""
+"""The coordinator is killed, and all nodes stop and start. Reads continue, and no node serves old
+data."""
 
 import json
 
@@ -40,7 +41,7 @@ def versions_at(node):
 
 
 def serves(node, version):
-    """Whether a node that may be on its way up serves a version. Never an older one."""
+    """Whether a node that may be starting serves this version. It never serves an older one."""
     try:
         seen = versions_at(node)
     except Exception:
@@ -55,43 +56,43 @@ def test_the_coordinator_is_killed(table):
     others = [node for node in made.nodes if node is not lost]
     readers = [Reading(node.through_gateway(), read_all) for node in others]
     lost.kill()
-    # Without a coordinator each tells what it knows.
+    # Without a coordinator, each node answers from its own state.
     for node in others:
         status, text = node.ask("/v1/cluster")
-        heard = json.loads(text)
-        assert status == 200 and heard["coordinator"] != lost.name, heard
-        assert len(heard["nodes"]) == len(made.nodes) and heard["tables"]
-        assert heard["coordinator"] or "no coordinator" in heard["problems"][0]
-    # Once it is left out nobody is led there again, whoever is the coordinator by then.
+        answer = json.loads(text)
+        assert status == 200 and answer["coordinator"] != lost.name, answer
+        assert len(answer["nodes"]) == len(made.nodes) and answer["tables"]
+        assert answer["coordinator"] or "no coordinator" in answer["problems"][0]
+    # Once the node is excluded, no node redirects to it, whichever node coordinates by then.
     ports = set(range(lost.port, lost.port + PORTS))
-    says = lambda: [n.name for n in others if ports & {p for row in n.slots() for p in row}]  # noqa: E731
-    wait_for(lambda: not says(), "it is left out")
-    led_back = []
+    redirecting = lambda: [n.name for n in others if ports & {p for row in n.slots() for p in row}]  # noqa: E731
+    wait_for(lambda: not redirecting(), "no node redirects to it")
+    redirected = []
 
     def watch(client):
-        led_back.extend(says())
+        redirected.extend(redirecting())
         return {1}
 
     watcher = Reading(None, watch, 0.05)
     pushed = made.push_version(2, code=6)
     watcher.end()
-    assert led_back == [] and watcher.failed == [], (led_back, watcher.failed)
+    assert redirected == [] and watcher.failed == [], (redirected, watcher.failed)
     assert pushed["rollout"]["excluded"] == [lost.name]
     assert made.coordinator() is not lost
     for reader in readers:
         reader.wait_for(2)
         reader.end()
         assert (reader.failed, reader.mixed, reader.seen) == ([], [], [1, 2])
-    lost.start().comes_up()
-    wait_for(lambda: serves(lost, 2), "it serves version 2")
+    lost.start().wait_listening()
+    wait_for(lambda: serves(lost, 2), "the node serves version 2")
 
 
-def test_nodes_end_on_sigterm_and_start_again_with_what_they_had(table):
+def test_nodes_end_on_sigterm_and_start_again_with_their_data(table):
     made = table
     paused = made.store.json("cluster", "pause", "n3", "--for", "5m")
     assert paused == {"node": "n3", "for_ms": 300_000}
     assert made["n3"].stop() == 0
-    made.wait_for(lambda says: states_of(says)["n3"] in ("paused", "left"))
+    made.wait_for(lambda status: states_of(status)["n3"] in ("paused", "left"))
     for node in made.nodes:
         if node.alive():
             assert node.stop() == 0

@@ -1,4 +1,5 @@
-"""The catalog, or all of the store, is lost under nodes: they remove nothing, and it comes back."""
+"""The catalog or the whole store is lost under running nodes. They remove nothing, and commands
+restore it."""
 
 import json
 import os
@@ -16,7 +17,7 @@ NAMES = [f"people:{i}" for i in range(ROWS)]
 
 @pytest.fixture
 def served(shared, tmp_path):
-    """Three nodes that hold two thirds of a table each, of which two versions served."""
+    """Three nodes that each hold two thirds of a table. Two of its versions have served."""
 
     def push(version):
         source = write(people(ROWS, version), tmp_path / f"people-{version}.parquet")
@@ -52,8 +53,9 @@ def files(node):
     return sorted(path.name for path in (node.cache / "tables/people/runs").glob("*.run"))
 
 
-def take_away(path, into):
-    """Moves a file or folder out of the store in one step: nodes may write into it meanwhile."""
+def move_away(path, into):
+    """Moves a file or folder out of the store in one step, because nodes may write into it
+    meanwhile."""
     into.mkdir(exist_ok=True)
     path.rename(into / path.name)
 
@@ -63,8 +65,8 @@ def head(made):
     return json.loads(text.rsplit("xxh3", 1)[0])["content"]
 
 
-def says(node):
-    """The problems that a node tells; nothing where it does not answer."""
+def problems_of(node):
+    """The problems that a node reports, or none if it does not answer."""
     status, text = node.ask("/v1/cluster")
     return json.loads(text)["problems"] if status == 200 else []
 
@@ -73,19 +75,19 @@ def lost(made):
     return [node.metric("forebay_cluster_catalog_lost") for node in made.alive()]
 
 
-def wait_alarmed(made, words):
-    def alarmed():
-        return all(any(words in problem for problem in says(node)) for node in made.nodes)
+def wait_reported(made, words):
+    def all_report():
+        return all(any(words in problem for problem in problems_of(node)) for node in made.nodes)
 
-    wait_for(alarmed, lambda: [says(node) for node in made.nodes])
+    wait_for(all_report, lambda: [problems_of(node) for node in made.nodes])
     for node in made.nodes:
-        assert any("forebay cluster restore" in problem for problem in says(node))
-    # What the alert asks for: each node tells what it found itself.
+        assert any("forebay cluster restore" in problem for problem in problems_of(node))
+    # The alert needs this: each node reports its own problem.
     wait_for(lambda: any(lost(made)), "the metric")
 
 
-def wait_well(made):
-    made.wait_for(lambda says: says["healthy"])
+def wait_healthy(made):
+    made.wait_for(lambda status: status["healthy"])
     wait_for(lambda: not any(lost(made)), "the metric")
 
 
@@ -94,8 +96,8 @@ def test_a_lost_catalog_is_restored_from_the_nodes(served, tmp_path):
     before, held = head(made), [files(node) for node in made.nodes]
     reading = readers(made)
     assert "nothing to restore" in made.store.refuse("cluster", "restore", *caches(made), "--yes")
-    take_away(made.store.path / "cluster", tmp_path / "gone")
-    wait_alarmed(made, "catalog")
+    move_away(made.store.path / "cluster", tmp_path / "gone")
+    wait_reported(made, "catalog")
     refused = made.store.refuse("cluster", "status")
     assert "forebay cluster restore" in refused and "lost" in refused
     assert "already" in made.store.refuse("cluster", "create")
@@ -112,7 +114,7 @@ def test_a_lost_catalog_is_restored_from_the_nodes(served, tmp_path):
     assert done["restored"] and done["known_revision"] >= before["revision"]
     assert done["tables"] == [{"table": "people", "version": 2}]
     assert head(made)["cluster"] == before["cluster"]
-    wait_well(made)
+    wait_healthy(made)
     assert head(made)["revision"] > done["revision"] > before["revision"]
     assert head(made)["term"] > done["term"] > before["term"] + 100
     made.wait_up()
@@ -123,13 +125,13 @@ def test_a_lost_catalog_is_restored_from_the_nodes(served, tmp_path):
         reader.wait_for(2)
     end(reading, [2, 3, 2])
     made.nodes[0].stop()
-    made.nodes[0].start().comes_up()
+    made.nodes[0].start().wait_listening()
     made.wait_up()
 
 
-def test_an_old_copy_of_the_catalog_says_nothing(served, tmp_path):
+def test_nodes_do_not_follow_an_old_copy_of_the_catalog(served, tmp_path):
     made = served
-    # A file that is to take the place of another one may be gone when it is to be copied.
+    # A temporary file may disappear before it is copied.
     unfinished = shutil.ignore_patterns(".*.new")
     shutil.copytree(made.store.path / "cluster", tmp_path / "copy", ignore=unfinished)
     made.push(3)
@@ -141,22 +143,22 @@ def test_an_old_copy_of_the_catalog_says_nothing(served, tmp_path):
     wait_for(tidied, lambda: [files(node) for node in made.nodes])
     held = [files(node) for node in made.nodes]
     reading = readers(made)
-    take_away(made.store.path / "cluster", tmp_path / "gone")
+    move_away(made.store.path / "cluster", tmp_path / "gone")
     shutil.copytree(tmp_path / "copy", made.store.path / "cluster", dirs_exist_ok=True)
-    wait_alarmed(made, "old copy")
-    # Nor to a node that starts: it serves what it remembers.
+    wait_reported(made, "old copy")
+    # A node that starts does not follow the copy either: it serves the version that it remembers.
     made["n3"].stop()
-    made["n3"].start().comes_up()
-    wait_for(lambda: says(made["n3"]), "it tells")
-    assert any("old copy" in problem for problem in says(made["n3"]))
+    made["n3"].start().wait_listening()
+    wait_for(lambda: problems_of(made["n3"]), "the node reports a problem")
+    assert any("old copy" in problem for problem in problems_of(made["n3"]))
     assert [files(node) for node in made.nodes] == held
-    # Nodes answer: the cluster is known, and has a problem.
+    # Nodes answer: the state is known, and there is a problem.
     status = made.store.json("cluster", "status", "--check", code=1)
     assert status["source"] == "node" and status["catalog_lost"], status
     done = made.store.json("cluster", "restore", *caches(made), "--yes")
     assert done["found_revision"] < done["known_revision"] < done["revision"]
     assert done["tables"] == [{"table": "people", "version": 4}]
-    wait_well(made)
+    wait_healthy(made)
     made.wait_up()
     assert [files(node) for node in made.nodes] == held
     for reader in reading[:2]:
@@ -165,17 +167,17 @@ def test_an_old_copy_of_the_catalog_says_nothing(served, tmp_path):
     reading[2].end()
 
 
-def test_a_store_that_is_lost_with_its_tables_comes_back_from_the_caches(served, tmp_path):
+def test_a_lost_store_is_rebuilt_from_the_caches(served, tmp_path):
     made = served
     reading = readers(made)
     for name in list(made.store.path.iterdir()):
-        take_away(name, tmp_path / "gone")
-    wait_alarmed(made, "catalog")
+        move_away(name, tmp_path / "gone")
+    wait_reported(made, "catalog")
     assert "restore first" in made.store.refuse("cluster", "repair-store", *caches(made))
     made.store.run("cluster", "restore", *caches(made), "--yes")
-    wait_well(made)
+    wait_healthy(made)
 
-    # As on each node's machine.
+    # The command runs on each node's machine in turn.
     part = made.store.run("cluster", "repair-store", *caches(made, "n1"), "--json", code=1)
     first = part.json()
     assert first["files"] > 0 and first["manifests"] == 0 and first["problems"] == []
@@ -204,12 +206,12 @@ def test_a_store_that_is_lost_with_its_tables_comes_back_from_the_caches(served,
     assert read_all(made["n4"].through_gateway()) == {1}
     made["n1"].stop()
     shutil.rmtree(made["n1"].cache / "tables")
-    made["n1"].start().comes_up()
+    made["n1"].start().wait_listening()
     made.wait_up()
     assert read_all(made["n1"].through_gateway()) == {1}
 
 
-def test_what_is_damaged_in_a_cache_is_not_put_back(served):
+def test_a_damaged_file_of_a_cache_is_not_copied_to_the_store(served):
     made = served
     for node in made.nodes:
         node.stop()
@@ -228,7 +230,7 @@ def test_what_is_damaged_in_a_cache_is_not_put_back(served):
         made.store.run("verify", f"people@{version}")
 
 
-def test_caches_and_stores_of_others_are_refused(served, tmp_path):
+def test_caches_and_stores_of_other_clusters_are_refused(served, tmp_path):
     made = served
     other = Cluster(Store(tmp_path / "other"), tmp_path / "of-other", 1)
     try:
@@ -249,7 +251,7 @@ def test_caches_and_stores_of_others_are_refused(served, tmp_path):
         assert "no cluster" in plain.refuse("cluster", *words, *caches(made, "n1"))
 
 
-def test_a_bucket_that_was_emptied_is_filled_from_the_caches(cluster, remote, tmp_path):
+def test_an_emptied_bucket_is_rebuilt_from_the_caches(cluster, remote, tmp_path):
     made = cluster(2, store=remote)
     # A run of more than one part.
     rows = pa.table({"id": range(60), "v1": [1] * 60, "bytes": [os.urandom(400_000)] * 60})
@@ -259,14 +261,14 @@ def test_a_bucket_that_was_emptied_is_filled_from_the_caches(cluster, remote, tm
     made.store.push("people", source, args=["--replicas", "2"])
     reading = [Reading(node.through_gateway(), read_all) for node in made.nodes]
     remote.empty()
-    wait_alarmed(made, "catalog")
+    wait_reported(made, "catalog")
     made.store.run("cluster", "restore", *caches(made, "n1", "n2"), "--yes")
     done = made.store.json("cluster", "repair-store", *caches(made, "n1", "n2"))
     assert done["manifests"] == 2 and done["missing"] == [] and done["bytes"] > 16 << 20
     assert not made.store.unfinished_uploads()
     assert made.store.json("verify", "large")["rows"] == 60
     assert made.store.json("verify", "people")["rows"] == ROWS
-    wait_well(made)
+    wait_healthy(made)
     made.store.push("people", write(people(ROWS, 2), tmp_path / "people-2.parquet"))
     for reader in reading:
         reader.wait_for(2)

@@ -1,4 +1,4 @@
-"""Formats of the catalog: the one before is read and written, and raised when somebody says so."""
+"""Formats of the catalog: nodes read and write the previous one until an operator upgrades it."""
 
 import json
 
@@ -12,7 +12,7 @@ def document(path):
 
 
 def formats(made):
-    """Of the head, and of all documents that are there."""
+    """The format of the head, and those of all documents."""
     catalog = made.store.path / "cluster"
     head = document(catalog / "head")
     files = [catalog / "identity", catalog / "lease", *(catalog / "d").iterdir()]
@@ -48,16 +48,16 @@ def test_a_catalog_of_format_1_works_until_it_is_upgraded(cluster, tmp_path):
     assert status["format"] == NEWEST and status["notes"] == []
     made.store.run("cluster", "drain", "n1", "--yes")
     made.store.push("people", source)
-    # Documents that did not change are what they were.
+    # Unchanged documents keep their format.
     assert formats(made) == (NEWEST, {1, NEWEST})
-    # All go on with it after a restart, too.
+    # A restarted node uses the new format, too.
     made.nodes[1].stop()
-    made.nodes[1].start().comes_up()
+    made.nodes[1].start().wait_listening()
     made.wait_up()
     assert made.nodes[1].through_gateway().get("people:7") is not None
 
 
-def test_new_clusters_are_of_the_newest(shared):
+def test_new_clusters_have_the_newest_format(shared):
     made = shared(3)
     assert formats(made) == (NEWEST, {NEWEST})
     assert made.status()["notes"] == []

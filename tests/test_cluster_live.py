@@ -1,4 +1,4 @@
-"""Live tables of a cluster: partitions with replicas, by real processes."""
+"""Live tables of a cluster with replicated partitions, by real processes."""
 
 import itertools
 import signal
@@ -10,12 +10,12 @@ import redis
 from harness import Failed, wait_for
 
 TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
-# Between two writes of a thread: the processors are for the nodes, too.
+# Pause between two writes of a thread, so that the nodes get processor time, too.
 PAUSE_S = 0.002
 
 
 class Writers:
-    """Threads that write keys of their own through gateways, and note what is acknowledged."""
+    """Threads that write unique keys through gateways, and record the acknowledged ones."""
 
     def __init__(self, nodes):
         self.acknowledged, self.refused = {}, []
@@ -46,7 +46,7 @@ class Writers:
             thread.join()
 
     def resume(self):
-        """Waits until many writes are acknowledged that were begun from now on."""
+        """Waits until many more writes are acknowledged."""
         seen = len(self.acknowledged)
         wait_for(lambda: len(self.acknowledged) > seen + 100, "writes are acknowledged")
 
@@ -59,7 +59,7 @@ def made(shared):
 
 
 def lost(node, keys):
-    """Of these keys, those that the node does not answer with their values."""
+    """The keys that the node does not answer with their values."""
     keys = sorted(keys)
     with node.through_gateway() as client:
         parts = [client.mget(keys[at : at + 500]) for at in range(0, len(keys), 500)]
@@ -67,7 +67,7 @@ def lost(node, keys):
     return [key for key, value in zip(keys, values, strict=True) if key != value]
 
 
-def test_commands_are_answered_as_by_one_server(made):
+def test_a_cluster_answers_commands_like_one_server(made):
     with made["n1"].through_gateway() as client:
         for i in range(50):
             assert client.set(f"t:{i}", f"v{i}")
@@ -94,7 +94,7 @@ def test_no_acknowledged_write_is_lost_as_nodes_die_and_hang(made):
         writers.resume()
         third.kill()
         writers.resume()
-        third.start().comes_up()
+        third.start().wait_listening()
         writers.resume()
         third.signal(signal.SIGSTOP)
         writers.resume()
@@ -104,15 +104,15 @@ def test_no_acknowledged_write_is_lost_as_nodes_die_and_hang(made):
     for node in made.nodes:
         wait_for(lambda node=node: node.is_ready(), f"{node.name} is ready")
         assert lost(node, writers.acknowledged) == []
-        # What was refused for certain does not appear.
+        # Refused writes do not appear.
         assert sorted(lost(node, writers.refused)) == sorted(writers.refused)
 
 
-def test_commands_of_the_store_know_live_tables(made, source):
+def test_store_commands_handle_live_tables(made, source):
     run = made.store.run
     with pytest.raises(Failed, match="live table"):
         made.store.push("t", source())
-    # These read a copy (test_backup.py).
+    # These commands read a copy (test_backup.py).
     assert run("get", "t", "a").out == "(absent)\n" and run("verify", "t")
     for words in (["versions", "t"], ["compact", "t"]):
         with pytest.raises(Failed, match="is a live table of the cluster"):
@@ -125,22 +125,22 @@ def test_commands_of_the_store_know_live_tables(made, source):
     assert made.store.json("drop", "t", "--yes")["dropped"]
     assert made.store.json("tables") == []
     with made["n1"].through_gateway() as client:
-        wait_for(lambda: refuses(client), "the table is gone")
+        wait_for(lambda: refuses(client), "the table is dropped")
 
 
-def test_idle_replicas_are_not_told_as_silent(made):
+def test_idle_replicas_are_not_reported_as_unreachable(made):
     made.wait_whole("t")
-    # Heartbeats of idle groups are rare; what nobody asked for 5 s is idle.
+    # Heartbeats of idle groups are rare. A group is idle after 5 s without requests.
     idle, looks = time.monotonic() + 6, []
     while time.monotonic() < idle + 2 or len(looks) < 10:
-        says = made.heard(after=2**62)
-        if says and time.monotonic() > idle:
-            looks.append(says["live"]["tables"]["t"]["unreachable"])
-    # On a busy machine one may answer late once.
+        status = made.ask_coordinator(after=2**62)
+        if status and time.monotonic() > idle:
+            looks.append(status["live"]["tables"]["t"]["unreachable"])
+    # On a busy machine one replica may answer late once.
     assert looks.count({}) > len(looks) * 3 / 4, looks
 
 
-def test_what_is_not_there_is_said_at_once(made):
+def test_a_missing_table_is_reported_at_once(made):
     with made["n1"].through_gateway() as client:
         took = []
         for _ in range(4):
@@ -148,7 +148,7 @@ def test_what_is_not_there_is_said_at_once(made):
             with pytest.raises(redis.ResponseError, match="no table 'nope'"):
                 client.execute_command("KV.RANGE", "nope:", "+")
             took.append(time.monotonic() - begun)
-        # A partition that nobody leads is waited for, each time.
+        # A command on a partition without a leader would wait each time.
         assert min(took) < 1.5
     with pytest.raises(Failed, match="is in the directory of a store"):
         made.store.run("checkpoint", "t", str(made.store.path / "copy"))
@@ -161,8 +161,8 @@ def refuses(client):
         return "no table" in str(error)
 
 
-def test_clients_are_not_led_in_circles_while_a_table_is_made_anew(made):
-    """Clients give up after five or so MOVED in a row; who was led once is answered there."""
+def test_clients_are_not_redirected_in_circles_while_a_table_is_recreated(made):
+    """Clients give up after about five MOVED in a row. A node that a redirect names must answer."""
     clients = {}
     stop, longest, answers = threading.Event(), [0], [0]
 
@@ -209,7 +209,7 @@ def test_a_pipeline_is_answered_in_order(made):
         assert replies[2800:] == ["699", "700", True, "end", None]
         assert client.mget([f"t:{i}" for i in range(700)]) == [str(i) for i in range(700)]
     with made["n2"].client() as client:
-        # MOVED for what is led elsewhere, each for its own slot.
+        # Keys with another leader get MOVED, each for its own slot.
         pipeline = client.pipeline(transaction=False)
         for i in range(60):
             pipeline.set(f"t:{i}", "new")

@@ -19,15 +19,16 @@ COUNT = 400
 
 @pytest.fixture(scope="module")
 def two(shared_by_module):
-    """Two partitions over three classes: not each is led by who heads the class of its keys."""
+    """Two partitions over three slot classes, so that some keys' class primary is not their
+    leader."""
     made = shared_by_module(3)
     made.store.json("create", "ab", *LIVE, "--partitions", "2")
-    wait_for(lambda: len(set(leaders(made))) == 2, "the first of the lists lead")
+    wait_for(lambda: len(set(leaders(made))) == 2, "the first nodes of the lists lead")
     return made
 
 
 def leaders(made):
-    """The ordinary ports of the nodes that lead the partitions, by the map."""
+    """The client ports of the nodes that lead the partitions, by the map."""
     with made["n1"].through_gateway() as client:
         rows = client.execute_command("KV.MAP", "ab")
     return [int(row[2][0].rsplit(":", 1)[1]) for row in rows]
@@ -37,14 +38,16 @@ def key_of(made, partition, name):
     """A key of a partition."""
     with made["n1"].client() as client:
         keys = (f"ab:{name}{number}" for number in range(1000))
-        half = (key for key in keys if client.cluster("keyslot", key) // 8192 == partition)
-        return next(half)
+        keys_of_partition = (
+            key for key in keys if client.cluster("keyslot", key) // 8192 == partition
+        )
+        return next(keys_of_partition)
 
 
 @pytest.mark.parametrize("strategy", [None, LoadBalancingStrategy.ROUND_ROBIN])
 @pytest.mark.parametrize("of_class", [0, 1])
 def test_walks_of_redis_py_find_each_key_once(two, strategy, of_class):
-    """It takes where MOVED leads for a primary from then on, and walks through it."""
+    """redis-py treats the target of MOVED as a primary, and walks through it."""
     node, prefix = two["n2"], f"ab:c{of_class}{strategy is None}"
     keys = [f"{prefix}-{i}" for i in range(COUNT)]
     options = {"load_balancing_strategy": strategy, "decode_responses": True, "socket_timeout": 10}
@@ -66,15 +69,15 @@ def test_walks_of_ioredis_find_each_key_once(two):
         words = ["node", NODE / "scan_live.mjs", str(port), str(COUNT)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
-        says = json.loads(done.stdout)
+        counts = json.loads(done.stdout)
         with two["n1"].through_gateway() as gateway:
-            assert says.pop("size") == gateway.dbsize()
-        assert says == dict.fromkeys(["set", "read", "scanned", "different"], COUNT)
+            assert counts.pop("size") == gateway.dbsize()
+        assert counts == dict.fromkeys(["set", "read", "scanned", "different"], COUNT)
 
 
-def test_clients_are_led_once_and_only_to_primaries(two):
+def test_clients_are_redirected_once_and_only_to_primaries(two):
     primaries = {row[0] for row in two["n1"].slots()}
-    led = set()
+    redirected = set()
     for partition in (0, 1):
         key = key_of(two, partition, "led")
         for node in two.nodes:
@@ -82,16 +85,16 @@ def test_clients_are_led_once_and_only_to_primaries(two):
                 try:
                     assert client.set(key, 1)
                 except redis.exceptions.MovedError as moved:
-                    led.add(moved.port)
-                    with node.client(moved.port) as there:
-                        assert there.set(key, 1)
+                    redirected.add(moved.port)
+                    with node.client(moved.port) as target:
+                        assert target.set(key, 1)
             for port in sorted(primaries & set(range(node.port, node.port + 9))):
                 with node.client(port) as client:
                     assert client.incr(key) == 2 and client.set(key, 1)
-    assert led and led <= primaries
+    assert redirected and redirected <= primaries
 
 
-def test_a_multi_goes_whole_to_who_leads(two):
+def test_a_multi_runs_whole_at_the_leader(two):
     for partition in (0, 1):
         key = key_of(two, partition, "multi")
         for node in two.nodes:
@@ -107,13 +110,13 @@ def test_a_multi_goes_whole_to_who_leads(two):
                 assert client.pipeline().get(key).exists(key).execute() == ["7", 1]
 
 
-def test_http_says_that_a_live_table_has_no_versions(two):
+def test_http_reports_that_a_live_table_has_no_versions(two):
     token = two.directory / "token"
     token.write_text("a token of the tests\n")
     node = two["n3"]
     node.stop()
     node.args = ["--admin-token-file", token]
-    node.start().comes_up()
+    node.start().wait_listening()
     two.wait_up()
 
     def ask(path, body=None):
@@ -131,7 +134,7 @@ def test_http_says_that_a_live_table_has_no_versions(two):
     assert ask("none/versions")[0] == 404
 
 
-def test_http_says_why_a_row_is_not_answered(two):
+def test_http_gives_the_reason_for_a_refused_row(two):
     key = key_of(two, 0, "row")
     path = f"/v1/tables/ab/rows/{key.split(':')[1]}"
 
@@ -140,7 +143,7 @@ def test_http_says_why_a_row_is_not_answered(two):
 
     with two["n1"].through_gateway() as client:
         assert client.set(key, "x")
-        # Another node may come to lead meanwhile.
+        # Another node may become the leader meanwhile.
         wait_for(lambda: list(answers().values()).count((200, '"x"')) == 1, answers)
         found = answers()
         (leader,) = (node for node, answer in found.items() if answer == (200, '"x"'))
@@ -156,7 +159,7 @@ def test_http_says_why_a_row_is_not_answered(two):
 
 @pytest.fixture
 def guarded(shared, tmp_path):
-    """Nodes n1 and n2 of two live tables, with users, of which one may read `shop` alone; n3 is
+    """Two live tables with users, of which one may read only `shop`. Nodes n1 and n2 run; n3 is
     killed."""
     made = shared(3)
     made.secured = Secured(tmp_path)
@@ -168,54 +171,54 @@ def guarded(shared, tmp_path):
     for node in made.nodes[:2]:
         assert node.stop() == 0
         node.args = ["--users", made.secured.users]
-        node.start().comes_up()
-        wait_for(node.is_ready, "it is ready")
+        node.start().wait_listening()
+        wait_for(node.is_ready, "the node is ready")
     made["n3"].kill()
     return made
 
 
-def test_users_see_the_tables_that_they_may_read(guarded):
+def test_users_see_only_tables_that_they_may_read(guarded):
     url = f"http://127.0.0.1:{guarded['n1'].http}/v1/cluster"
 
-    def says(user):
+    def status_for(user):
         status, text = guarded.secured.ask(url, user)
         return json.loads(text) if status == 200 else {"problems": []}
 
     def has_problems():
-        lines = says("seer")["problems"]
+        lines = status_for("seer")["problems"]
         return all(any(f"{table} on n3" in line for line in lines) for table in ("pay", "shop"))
 
-    wait_for(has_problems, lambda: f"problems of both tables: {says('seer')}")
-    seen = says("clerk")
+    wait_for(has_problems, lambda: f"problems of both tables: {status_for('seer')}")
+    seen = status_for("clerk")
     assert [table["table"] for table in seen["tables"]] == ["shop"]
     assert list(seen["live"]["tables"]) == ["shop"]
     assert any("shop on n3" in line for line in seen["problems"])
     assert any("more problem" in line for line in seen["problems"]), seen["problems"]
     assert "pay" not in json.dumps(seen)
-    assert {table["table"] for table in says("seer")["tables"]} == {"pay", "shop"}
-    blind = says("blind")
+    assert {table["table"] for table in status_for("seer")["tables"]} == {"pay", "shop"}
+    blind = status_for("blind")
     assert blind["tables"] == [] and blind["live"]["tables"] == {}
     assert "pay" not in json.dumps(blind) and "shop" not in json.dumps(blind)
 
 
-def test_a_write_without_a_majority_says_so(shared):
+def test_a_write_without_a_majority_ends_with_a_clear_error(shared):
     made = shared(3)
     made.store.json("create", "ab", *LIVE, "--partitions", "2")
     made["n2"].kill()
     made["n3"].kill()
-    said = []
+    errors = []
 
-    def says_so():
+    def has_no_leader():
         with made["n1"].through_gateway() as client:
             try:
                 client.set("ab:1", 1)
             except redis.RedisError as error:
-                said.append(f"{type(error).__name__}: {error}")
-        return any("no replica of the partition leads" in words for words in said)
+                errors.append(f"{type(error).__name__}: {error}")
+        return any("no replica of the partition leads" in words for words in errors)
 
-    wait_for(says_so, lambda: f"nobody leads: {said}")
-    for words in said:
-        # redis-py has a type for TRYAGAIN.
+    wait_for(has_no_leader, lambda: f"no replica leads: {errors}")
+    for words in errors:
+        # redis-py has an own exception for TRYAGAIN.
         is_known = "NOREPLICAS " in words or "UNCERTAIN " in words
-        assert is_known or words.startswith("TryAgainError: nothing was written: "), said
+        assert is_known or words.startswith("TryAgainError: nothing was written: "), errors
         assert "within 0 ms" not in words

@@ -1,4 +1,5 @@
-"""Nodes cut off from the others, and not from their clients: those of Redis Cluster leave them."""
+"""Nodes are cut off from the other nodes, but not from their clients. Redis Cluster clients leave
+them."""
 
 import json
 import threading
@@ -17,7 +18,7 @@ from redis.cluster import ClusterNode
 from redis.retry import Retry
 
 CLIENT_LIMIT_S = 2
-# What a node that knows that it is cut off takes for an answer.
+# How long an isolated node may take for an answer.
 AT_ONCE_S = 1
 ROWS = 50
 
@@ -28,7 +29,8 @@ def made(lossy_cluster):
 
 
 class Writer(threading.Thread):
-    """Writes keys of one partition with RedisCluster, each once. `rows`: begin, end, error."""
+    """Writes keys of one partition with RedisCluster, each once. `rows` holds begin, end and
+    error."""
 
     def __init__(self, made, tag):
         super().__init__(daemon=True)
@@ -63,7 +65,7 @@ class Writer(threading.Thread):
         ]
         return max(after - one for one, after in zip(ends, ends[1:], strict=False))
 
-    def said(self, since):
+    def errors_since(self, since):
         return [str(error)[:80] for begin, _, error in self.rows if begin > since and error]
 
     def end(self):
@@ -73,13 +75,13 @@ class Writer(threading.Thread):
         return self
 
 
-def refused_at_once(client, *words, may_lead=False):
-    """Whether a node answers CLUSTERDOWN, and soon, or leads to another, if it may."""
+def refused_at_once(client, *words, may_redirect=False):
+    """Whether a node answers CLUSTERDOWN at once, or a redirect if it may."""
     begin = time.monotonic()
     try:
         client.execute_command(*words)
     except redis.exceptions.MovedError:
-        return may_lead and time.monotonic() - begin < AT_ONCE_S
+        return may_redirect and time.monotonic() - begin < AT_ONCE_S
     except redis.ResponseError as error:
         is_down = type(error).__name__ == "ClusterDownError" or "CLUSTERDOWN" in str(error)
         return is_down and time.monotonic() - begin < AT_ONCE_S
@@ -98,8 +100,8 @@ def led_by(made, node):
     found = []
 
     def leads():
-        led = made.leaders(made.nodes[0])
-        found[:] = [place for place, leader in enumerate(led) if leader is node]
+        leaders = made.leaders(made.nodes[0])
+        found[:] = [place for place, leader in enumerate(leaders) if leader is node]
         return bool(found)
 
     wait_for(leads, lambda: f"{node.name} leads")
@@ -107,15 +109,15 @@ def led_by(made, node):
 
 
 def held_by(made, *faulty):
-    """Of each partition the nodes of these that have a replica."""
+    """For each partition, those of these nodes that have a replica."""
     ports = {str(node.port): node for node in faulty}
     rows = [[str(one).rsplit(":", 1)[-1] for one in row[2]] for row in made.map(faulty[0])]
     return [[ports[port] for port in row if port in ports] for row in rows]
 
 
 def resume_without(made, *faulty):
-    """Cuts nodes off under writers to what they lead and the others have a majority of, and returns
-    those writers once all write again."""
+    """Cuts nodes off while writers use partitions that these nodes lead, and of which the others
+    have a majority. Returns the writers once all write again."""
     made.wait_whole()
     held = held_by(made, *faulty)
     places = {place for node in faulty for place in led_by(made, node)}
@@ -126,15 +128,15 @@ def resume_without(made, *faulty):
         wait_for(lambda: all(one.writes(begun) for one in writers), "writes")
         since = time.monotonic()
         made.cut_off(*faulty)
-        # Before it is known to be cut off, its leader may hold its lease.
+        # The isolated leader may still hold its lease for a while.
         settled = since + 3
         wait_for(
             lambda: all(one.writes(settled) for one in writers),
-            lambda: [one.said(since) for one in writers],
+            lambda: [one.errors_since(since) for one in writers],
         )
     finally:
         ended = [one.end() for one in writers]
-    seen = [f"{one.pause(since):.2f} s {one.said(since)}" for one in ended]
+    seen = [f"{one.pause(since):.2f} s {one.errors_since(since)}" for one in ended]
     print([node.name for node in faulty], seen)
     return ended
 
@@ -142,7 +144,7 @@ def resume_without(made, *faulty):
 @pytest.mark.parametrize(
     "is_coordinator", [True, pytest.param(False, marks=pytest.mark.nightly)]
 )
-def test_clients_leave_a_node_that_is_cut_off(made, is_coordinator):
+def test_clients_leave_an_isolated_node(made, is_coordinator):
     first = made.coordinator()
     faulty = first if is_coordinator else made.others(first)[0]
     place = led_by(made, faulty)[0]
@@ -155,14 +157,14 @@ def test_clients_leave_a_node_that_is_cut_off(made, is_coordinator):
             for one in words:
                 wait_for(lambda c=client, one=one: refused_at_once(c, *one), f"{one} is refused")
         assert state(faulty) == "fail"
-        # What it heads and who it is can be asked all the same.
+        # The node still answers which classes it heads and its own id.
         assert at_class.execute_command("CLUSTER", "MYID")
     for node in made.others(faulty):
         assert node.slots()
-    made.weather.heal()
+    made.faults.heal()
     made.wait_up()
     made.wait_whole()
-    wait_for(lambda: state(faulty) == "ok" and faulty.slots(), "it is back")
+    wait_for(lambda: state(faulty) == "ok" and faulty.slots(), "the node is back")
     with faulty.through_gateway() as client:
         assert client.get(key) is None
         for one in writers:
@@ -174,43 +176,44 @@ def test_clients_leave_a_node_that_is_cut_off(made, is_coordinator):
                     assert client.get(name) is None, "appeared"
 
 
-def lead_alone(made, with_coordinator, pair):
-    """Whether one leads what the other has no replica of; and whether one is the coordinator."""
-    led, held = made.leaders(made.nodes[0]), held_by(made, *pair)
-    of_one = [leader in pair and len(held[place]) == 1 for place, leader in enumerate(led)]
+def leads_without_other(made, with_coordinator, pair):
+    """Whether one of the pair leads a partition without the other's replica, and whether one is the
+    coordinator."""
+    leaders, held = made.leaders(made.nodes[0]), held_by(made, *pair)
+    of_one = [leader in pair and len(held[place]) == 1 for place, leader in enumerate(leaders)]
     return (made.coordinator() in pair) == with_coordinator and any(of_one)
 
 
 def coordinators(nodes):
-    """Whom each takes for the coordinator."""
+    """The coordinator according to each node."""
     return [json.loads(node.ask("/v1/cluster")[1]).get("coordinator") for node in nodes]
 
 
 def check_new_client(made, faulty, tag):
-    """The coordinator is one of the many, and clients that come now find their way."""
+    """Checks that a node of the majority coordinates, and that new clients can write."""
     others = made.others(*faulty)
     names = {node.name for node in others}
     wait_for(lambda: names.issuperset(coordinators(others)), lambda: f"{coordinators(others)}")
 
-    def finds():
+    def can_write():
         try:
             with others[0].cluster_client(socket_timeout=CLIENT_LIMIT_S) as client:
                 return client.set(f"t:{{{tag}}}found", 1)
         except FAILED:
             return False
 
-    wait_for(finds, "a client finds its way")
+    wait_for(can_write, "a new client writes")
 
 
 @pytest.mark.parametrize(
     "with_coordinator", [True, pytest.param(False, marks=pytest.mark.nightly)]
 )
-def test_clients_leave_nodes_that_are_cut_off_together(lossy_cluster, with_coordinator):
+def test_clients_leave_two_nodes_that_are_isolated_together(lossy_cluster, with_coordinator):
     made = lossy_cluster(5)
     made.wait_whole()
-    fits = partial(lead_alone, made, with_coordinator)
+    fits = partial(leads_without_other, made, with_coordinator)
     faulty = next(filter(fits, combinations(made.nodes, 2)))
-    # Later on nodes that are away are left out of what is told.
+    # This must be read now: later, the map omits unavailable nodes.
     held = held_by(made, *faulty)
     ended = resume_without(made, *faulty)
     check_new_client(made, faulty, ended[0].tag)
@@ -219,21 +222,22 @@ def test_clients_leave_nodes_that_are_cut_off_together(lossy_cluster, with_coord
         for node in faulty:
             with node.client() as client:
                 if len(holders) == 2:
-                    # They are two of the three that have a replica: one of them leads.
+                    # These nodes have two of the three replicas, so one of them leads.
                     wait_for(lambda client=client, key=key: is_taken(client, key), "a leader")
                 else:
-                    # One that has no replica may lead to the other, which has, and refuses.
+                    # A node without a replica may redirect to the other one, which has a replica
+                    # and refuses.
                     for words in [(client, "SET", key, 1), (client, "GET", key)]:
 
-                        def refused(words=words, may_lead=node not in holders):
-                            return refused_at_once(*words, may_lead=may_lead)
+                        def refused(words=words, may_redirect=node not in holders):
+                            return refused_at_once(*words, may_redirect=may_redirect)
 
                         wait_for(refused, "refused")
-    made.weather.heal()
+    made.faults.heal()
     made.wait_up()
     made.wait_whole()
     for node in faulty:
-        wait_for(lambda node=node: state(node) == "ok" and node.slots(), "it is back")
+        wait_for(lambda node=node: state(node) == "ok" and node.slots(), "the node is back")
     with faulty[0].through_gateway() as client:
         for place, holders in enumerate(held):
             key = f"t:{{{made.tags[place]}}}at-the-cut-off"
@@ -253,25 +257,25 @@ def is_taken(client, key):
         return False
 
 
-def test_where_batch_tables_serve_its_clients_are_told_of_the_other_nodes(made, tmp_path):
+def test_an_isolated_node_with_batch_tables_names_the_other_nodes_to_clients(made, tmp_path):
     rows = pa.table({"id": range(ROWS), "row": [f"row {i}" for i in range(ROWS)]})
     path = write(rows, tmp_path / "b.parquet")
     made.store.run("push", "b", path, "--key", "{id}", "--replicas", "3")
     faulty = made.coordinator()
     resume_without(made, faulty)
-    wait_for(lambda: state(faulty) == "fail", "it knows that it is cut off")
+    wait_for(lambda: state(faulty) == "fail", "the node reports fail")
     ports = {port: node for node in made.nodes for port in range(node.port, node.port + 9)}
 
     def heads_all():
         return all(ports[row[0]] is faulty for row in faulty.slots())
 
-    wait_for(heads_all, lambda: f"it answers for all classes: {faulty.slots()}")
+    wait_for(heads_all, lambda: f"the node heads all classes: {faulty.slots()}")
     assert {ports[port] for row in faulty.slots() for port in row} == set(made.nodes)
     with faulty.cluster_client(socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
         seen = client.mget_nonatomic([f"b:{i}" for i in range(ROWS)])
         assert [json.loads(row)["row"] for row in seen] == rows["row"].to_pylist()
 
-        # It was started with this node alone, and finds the others.
+        # The client started with this node alone, and discovers the others.
         def writes():
             try:
                 return client.set(f"t:{{{made.tags[0]}}}found", 1)

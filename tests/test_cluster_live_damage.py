@@ -1,5 +1,5 @@
-"""Live tables of a cluster of which one replica has a damaged run: it is repaired from a peer, and
-never served."""
+"""A replica of a live table in a cluster has a damaged run. A peer repairs it, and no node serves
+it."""
 
 import shutil
 
@@ -18,7 +18,7 @@ def made(shared):
     assert made.store.json("create", "t", *TABLE)["led"] == 1
     with made["n1"].through_gateway() as client:
         assert client.mset(KEYS)
-    wait_for(lambda: is_whole(made), "all have all")
+    wait_for(lambda: is_whole(made), "all replicas have all entries")
     return made
 
 
@@ -29,27 +29,27 @@ def leads(node):
 def leader(made):
     found = []
 
-    def is_there():
+    def has_leader():
         found[:] = [node for node in made.alive() if leads(node)]
         return len(found) == 1
 
-    wait_for(is_there, "one leads")
+    wait_for(has_leader, "one node leads")
     return found[0]
 
 
 def is_whole(made):
-    """Whether the replicas are where they are to be, and all have what is decided."""
+    """Whether all replicas are placed as desired and have all decided entries."""
     names = ("unreachable_replicas", "replica_lag_entries", "unhealthy_replicas")
     metrics = [f'forebay_cluster_{name}{{table="t"}}' for name in names]
     if any(node.metric(name) != 0 for node in made.nodes for name in metrics):
         return False
-    heard = made.heard()
-    return bool(heard) and heard["healthy"] and heard["notes"] == []
+    status = made.ask_coordinator()
+    return bool(status) and status["healthy"] and status["notes"] == []
 
 
 def damage(node):
-    """Stops a node in order, which has what is in memory written to runs, and changes a byte in the
-    middle of the largest run."""
+    """Stops a node cleanly, so that it flushes its memtables. Then changes a byte in the middle of
+    the largest run."""
     assert node.stop() == 0
     runs = list((node.cache / "tables" / "t" / "runs").glob("*.run"))
     run = max(runs, key=lambda path: path.stat().st_size)
@@ -74,7 +74,7 @@ def is_repaired(made, run):
 
 
 def has_joined(made):
-    """Whether nobody lacks what is decided."""
+    """Whether all replicas have all decided entries."""
     names = ("unreachable_replicas", "replica_lag_entries")
     return all(
         node.metric(f'forebay_cluster_{name}{{table="t"}}') == 0
@@ -84,8 +84,7 @@ def has_joined(made):
 
 
 def read_following(node, first):
-    """Reads all keys of what the node has, whoever leads; as it does nothing else, MOVED leads to
-    `first` alone."""
+    """Reads all keys from the node's own replicas. Every redirect must name `first`."""
     with node.client(single_connection_client=True) as client:
         assert client.execute_command("READONLY")
         for name, value in KEYS.items():
@@ -95,47 +94,51 @@ def read_following(node, first):
                 assert moved.port in range(first.port, first.port + PORTS)
 
 
-def test_a_leader_that_meets_damage_has_another_lead_and_gets_a_copy(made):
+def test_a_leader_with_a_damaged_run_hands_over_and_gets_a_copy(made):
     first = leader(made)
     run = damage(first)
-    first.start().comes_up()
-    # It is the first of its list, and leads again once it has caught up.
-    wait_for(lambda: leads(first), "it leads again")
+    first.start().wait_listening()
+    # The node is first in its preference list, and leads again once it has caught up.
+    wait_for(lambda: leads(first), "the node leads again")
     other = next(node for node in made.nodes if node is not first)
-    with other.through_gateway() as client, first.through_gateway() as its:
+    with other.through_gateway() as client, first.through_gateway() as repaired:
         read_all(client)
-        read_all(its)
+        read_all(repaired)
         assert client.set("t:after", "x")
-    wait_for(lambda: is_repaired(made, run), lambda: f"it is repaired: {made.heard()}")
+    wait_for(
+        lambda: is_repaired(made, run), lambda: f"the replica is repaired: {made.ask_coordinator()}"
+    )
     assert "a replica met damage" in first.logged()
-    with first.through_gateway() as its:
-        read_all(its)
+    with first.through_gateway() as client:
+        read_all(client)
 
 
-def test_who_reads_a_follower_that_meets_damage_is_led_to_who_leads(made):
+def test_a_follower_with_a_damaged_run_redirects_reads_to_the_leader(made):
     first = leader(made)
     second = next(node for node in made.nodes if node is not first)
     run = damage(second)
-    second.start().comes_up()
-    wait_for(lambda: has_joined(made), "it follows")
+    second.start().wait_listening()
+    wait_for(lambda: has_joined(made), "the replica follows")
     read_following(second, first)
-    wait_for(lambda: is_repaired(made, run), lambda: f"it is repaired: {made.heard()}")
-    assert leads(first), "the lead had not to move"
+    wait_for(
+        lambda: is_repaired(made, run), lambda: f"the replica is repaired: {made.ask_coordinator()}"
+    )
+    assert leads(first), "the leader did not change"
     assert "a replica met damage" in second.logged()
     read_following(second, first)
 
 
-def test_a_leader_that_cannot_give_a_copy_has_another_give_it(made):
+def test_another_replica_gives_a_copy_if_the_leader_cannot(made):
     first = leader(made)
     run = damage(first)
-    first.start().comes_up()
-    wait_for(lambda: leads(first), "it leads again")
-    # Nobody has read of the leader when it is asked for a copy.
+    first.start().wait_listening()
+    wait_for(lambda: leads(first), "the node leads again")
+    # No client has read from the leader before it is asked for a copy.
     second = next(node for node in made.nodes if node is not first)
     second.stop()
     shutil.rmtree(second.cache)
-    second.start().comes_up()
-    wait_for(lambda: is_repaired(made, run), lambda: f"all have copies: {made.heard()}")
+    second.start().wait_listening()
+    wait_for(lambda: is_repaired(made, run), lambda: f"all have copies: {made.ask_coordinator()}")
     assert "a replica met damage" in first.logged()
     assert "a replica met damage" not in second.logged()
     for node in made.nodes:
@@ -143,19 +146,19 @@ def test_a_leader_that_cannot_give_a_copy_has_another_give_it(made):
             read_all(client)
 
 
-def test_a_node_with_a_damaged_log_comes_back_as_a_new_peer(made):
+def test_a_node_with_a_damaged_log_rejoins_as_a_new_peer(made):
     first = leader(made)
     second = next(node for node in made.nodes if node is not first)
     second.kill()
     state = second.cache / "tables" / "t" / "replicas.state"
     state.write_bytes(b"\x07" * state.stat().st_size)
-    second.start().comes_up()
-    # Until its replica votes again another restart could cost the majority.
+    second.start().wait_listening()
+    # Until its replica votes again, another restart could cost the majority.
     wait_for(second.is_ready, lambda: second.ask("/ready"))
-    assert has_joined(made), made.heard()
-    wait_for(lambda: is_whole(made), lambda: f"it is whole: {made.heard()}")
+    assert has_joined(made), made.ask_coordinator()
+    wait_for(lambda: is_whole(made), lambda: f"all replicas are repaired: {made.ask_coordinator()}")
     assert "join their groups again as new peers" in second.logged()
-    # With another one gone nothing is answered that it does not have.
+    # Another node is killed, so every answer needs this node's data.
     first.kill()
     third = next(node for node in made.nodes if node not in (first, second))
 
@@ -171,41 +174,41 @@ def test_a_node_with_a_damaged_log_comes_back_as_a_new_peer(made):
         read_all(client)
 
 
-def test_a_node_whose_caches_own_file_is_damaged_starts_all_the_same(made):
+def test_a_node_with_a_damaged_cache_file_starts(made):
     node = made["n2"]
     assert node.stop() == 0
     file = node.cache / "forebay.json"
     whole = file.read_bytes()
     file.write_bytes(whole[:7])
-    node.start().comes_up()
+    node.start().wait_listening()
     wait_for(node.is_ready, lambda: node.ask("/ready"))
     assert "the file of the cache is rewritten" in node.logged()
     assert file.read_bytes() == whole
     assert node.stop() == 0
     file.unlink()
-    node.start().comes_up()
+    node.start().wait_listening()
     wait_for(node.is_ready, lambda: node.ask("/ready"))
     assert file.read_bytes() == whole
     with node.through_gateway() as client:
         read_all(client)
 
 
-def test_a_replica_whose_log_lost_its_end_joins_as_a_new_peer(made):
+def test_a_replica_with_a_truncated_log_rejoins_as_a_new_peer(made):
     node = next(node for node in made.nodes if not leads(node))
-    # Written one by one, so that the log is many records; none of it is in runs.
+    # Single writes make many log records. No run holds them.
     with leader(made).through_gateway() as client:
         for number in range(500):
             client.set(f"t:later-{number}", number)
-    wait_for(lambda: is_whole(made), "all have all")
+    wait_for(lambda: is_whole(made), "all replicas have all entries")
     node.kill()
     [log] = (node.cache / "tables" / "t" / "replicas").glob("*.log")
     written = len(log.read_bytes().rstrip(b"\0"))
     with log.open("r+b") as file:
         file.truncate(written * 3 // 4)
-    node.start().comes_up()
-    left = "its log lost entries that it had acknowledged"
-    wait_for(lambda: left in node.logged(), "it knows what it lost")
-    wait_for(lambda: is_whole(made), lambda: made.heard())
+    node.start().wait_listening()
+    lost_entries = "its log lost entries that it had acknowledged"
+    wait_for(lambda: lost_entries in node.logged(), "the node reports lost entries")
+    wait_for(lambda: is_whole(made), lambda: made.ask_coordinator())
     with node.client() as client:
         client.execute_command("READONLY")
         assert [client.get(f"t:later-{number}") for number in (0, 499)] == ["0", "499"]

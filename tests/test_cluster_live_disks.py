@@ -1,4 +1,4 @@
-"""Live tables of a cluster where the disk of one node is full."""
+"""Live tables of a cluster in which one node's disk is full."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def made(tmp_path):
 
 
 def put(node, key):
-    """Writes until it is acknowledged."""
+    """Writes until the write is acknowledged."""
 
     def is_written():
         try:
@@ -43,7 +43,7 @@ def put(node, key):
 
 
 def lagging(nodes):
-    """Replicas that do not answer, and entries that those lack which do."""
+    """The number of unreachable replicas, and of entries that reachable replicas lack."""
     names = ("unreachable_replicas", "replica_lag_entries")
     pages = [node.ask("/metrics")[1] for node in nodes]
     found = [
@@ -57,19 +57,18 @@ def lagging(nodes):
 
 
 def fill_up(made, keys):
-    """Fills the disk, and writes until its replicas lack room: what the log had reserved is used up
-    first."""
+    """Fills the disk, and writes until its replicas lag. The log first uses its reserved space."""
     first, second, _ = made.nodes
     fill(made.small)
     while lagging([first, second]) == 0 or len(keys) < 200:
-        assert len(keys) < 5000, "it never lacks room"
+        assert len(keys) < 5000, "the disk never lacks space"
         fill(made.small)
         keys.append(f"t:{len(keys)}")
         put(first, keys[-1])
 
 
 def problems(node):
-    """What is wrong with the node's tables; none: nothing."""
+    """The problems of the node's tables."""
     status, text = node.ask("/ready/tables")
     assert status == (503 if json.loads(text)["problems"] else 200), text
     return json.loads(text)["problems"]
@@ -80,17 +79,17 @@ def names_the_disk(problem):
 
 
 def check_all(made, node, keys):
-    def are_all_there():
+    def are_all_read():
         try:
             with node.through_gateway() as client:
                 return all(client.get(key) == f"{key}{VALUE}" for key in keys)
         except redis.RedisError:
             return False
 
-    wait_for(are_all_there, "all that was acknowledged is there")
+    wait_for(are_all_read, "all acknowledged writes are read")
 
 
-def test_the_others_go_on_and_it_comes_back_with_room(made):
+def test_nodes_with_space_continue_and_a_full_one_catches_up_once_it_has_space(made):
     first, _, third = made.nodes
     keys = []
     fill_up(made, keys)
@@ -101,25 +100,31 @@ def test_the_others_go_on_and_it_comes_back_with_room(made):
         lambda: made.status()["problems"],
     )
     make_room(made.small)
-    wait_for(lambda: lagging(made.nodes) == 0, lambda: f"all have all: {lagging(made.nodes)}")
+    wait_for(
+        lambda: lagging(made.nodes) == 0,
+        lambda: f"all replicas have all entries: {lagging(made.nodes)}",
+    )
     wait_for(lambda: problems(third) == [], lambda: problems(third))
-    # With one of the others gone nothing is answered that the third does not have.
+    # The first node is killed, so every answer needs the third node's data.
     first.kill()
     check_all(made, third, keys)
 
 
-def test_a_node_starts_on_a_full_disk_and_tells_of_it(made):
+def test_a_node_starts_on_a_full_disk_and_reports_it(made):
     first, _, third = made.nodes
     keys = []
     fill_up(made, keys)
     third.kill()
     fill(made.small)
-    third.start().comes_up()
+    third.start().wait_listening()
     wait_for(lambda: any(map(names_the_disk, problems(third))), lambda: problems(third))
-    # It leads on to the others.
+    # The node redirects to the others.
     check_all(made, third, keys)
     make_room(made.small)
     wait_for(lambda: problems(third) == [], lambda: problems(third))
-    wait_for(lambda: lagging(made.nodes) == 0, lambda: f"all have all: {lagging(made.nodes)}")
+    wait_for(
+        lambda: lagging(made.nodes) == 0,
+        lambda: f"all replicas have all entries: {lagging(made.nodes)}",
+    )
     first.kill()
     check_all(made, third, keys)

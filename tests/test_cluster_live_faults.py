@@ -1,11 +1,12 @@
-"""Live tables of a cluster whose nodes are cut off, hang and die: histories are checked."""
+"""Live tables of a cluster whose nodes are cut off, stall and die. The histories must be
+linearizable."""
 
 import signal
 
 import pytest
 import redis
 from harness import wait_for
-from histories import Clients, held
+from histories import Clients, read_keys
 
 KEYS = 6
 
@@ -16,7 +17,7 @@ def made(lossy_cluster):
 
 
 def wait_writes(made, *faulty):
-    """Waits until each partition takes a write through each node that is not struck."""
+    """Waits until each partition takes a write through each healthy node."""
     for node in made.others(*faulty):
         for tag in made.tags:
             wait_for(lambda node=node, tag=tag: is_set(node, f"t:{{{tag}}}probe"), tag)
@@ -31,7 +32,7 @@ def is_set(node, key):
 
 
 def led_by(made, node):
-    """The places of the partitions that the node leads; all are led, as all nodes know it."""
+    """The indexes of the partitions that the node leads, once all nodes agree on all leaders."""
     seen = []
 
     def agree():
@@ -42,67 +43,67 @@ def led_by(made, node):
     return [place for place, leader in enumerate(seen[0]) if leader is node]
 
 
-def a_leader(made):
-    """Some node that leads partitions, and which."""
+def random_leader(made):
+    """A random node that leads partitions, and their indexes."""
     led_by(made, None)
     faulty = made.rng.choice(made.leaders(made["n1"]))
     return faulty, led_by(made, faulty)
 
 
-def falls_over(made, clients, faulty, places):
-    """Holds a fault until others lead and every partition takes writes."""
-    wait_for(lambda: made.has_moved(faulty, places), "others lead")
+def wait_failed_over(made, clients, faulty, places):
+    """Waits until other nodes lead and every partition takes writes."""
+    wait_for(lambda: made.has_moved(faulty, places), "other nodes lead")
     wait_writes(made, faulty)
     clients.resume()
 
 
 @pytest.mark.nightly
-def test_histories_hold_as_leaders_are_struck(made):
+def test_histories_are_linearizable_while_leaders_fail(made):
     with Clients(made.nodes, made.seed, KEYS) as clients:
         clients.resume()
-        made.weather.lost, made.weather.doubled, made.weather.delay_s = 0.05, 0.1, 0.1
+        made.faults.lost, made.faults.doubled, made.faults.delay_s = 0.05, 0.1, 0.1
         wait_writes(made)
         clients.resume()
-        made.weather.heal()
-        for ways in made.rng.sample([["from", "to"], ["from"], ["to"]], 3):
-            faulty, places = a_leader(made)
-            made.cut_off(faulty, ways=ways)
-            # Who is heard and does not hear steps down, too.
-            falls_over(made, clients, faulty, places)
-            made.weather.heal()
+        made.faults.heal()
+        for directions in made.rng.sample([["from", "to"], ["from"], ["to"]], 3):
+            faulty, places = random_leader(made)
+            made.cut_off(faulty, directions=directions)
+            # A leader that sends but does not receive steps down, too.
+            wait_failed_over(made, clients, faulty, places)
+            made.faults.heal()
             wait_writes(made)
-        faulty, places = a_leader(made)
+        faulty, places = random_leader(made)
         faulty.signal(signal.SIGSTOP)
-        falls_over(made, clients, faulty, places)
+        wait_failed_over(made, clients, faulty, places)
         faulty.signal(signal.SIGCONT)
         wait_writes(made)
-        faulty, places = a_leader(made)
+        faulty, places = random_leader(made)
         faulty.kill()
-        falls_over(made, clients, faulty, places)
-        faulty.start().comes_up()
+        wait_failed_over(made, clients, faulty, places)
+        faulty.start().wait_listening()
         wait_writes(made)
-    counts = made.weather.counts
+    counts = made.faults.counts
     assert counts["lost"] and counts["doubled"] and counts["held"], counts
-    assert sum(clients.troubled()) > 0, "nothing was refused or uncertain"
-    assert clients.check(made.seed, held(made["n1"], KEYS)) > 500
+    assert sum(clients.count_failures()) > 0, "nothing was refused or uncertain"
+    assert clients.check(made.seed, read_keys(made["n1"], KEYS)) > 500
 
 
-def test_histories_hold_as_the_coordinator_dies_and_as_all_nodes_die(made):
+def test_histories_are_linearizable_while_the_coordinator_and_then_all_nodes_die(made):
     with Clients(made.nodes, made.seed, KEYS) as clients:
         clients.resume()
         faulty = made.coordinator()
         places = led_by(made, faulty)
         faulty.kill()
-        falls_over(made, clients, faulty, places)
-        faulty.start().comes_up()
+        wait_failed_over(made, clients, faulty, places)
+        faulty.start().wait_listening()
         wait_writes(made)
         for node in made.nodes:
             node.kill()
         for node in made.nodes:
             node.start()
         for node in made.nodes:
-            node.comes_up()
+            node.wait_listening()
         wait_writes(made)
         clients.resume()
-    assert sum(clients.troubled()) > 0, "nothing was refused or uncertain"
-    assert clients.check(made.seed, held(made["n1"], KEYS)) > 100
+    assert sum(clients.count_failures()) > 0, "nothing was refused or uncertain"
+    assert clients.check(made.seed, read_keys(made["n1"], KEYS)) > 100

@@ -1,4 +1,5 @@
-"""Secondary indexes of a live table of a cluster: they take in rows with it, by one plan."""
+"""Secondary indexes of a live table of a cluster. One plan covers a load of the table and its
+indexes."""
 
 import json
 
@@ -14,7 +15,7 @@ INDEX = ["--index", "by_city={city}/{id}"]
 
 
 def city(number):
-    # Most are in one city, and so in one part of the index.
+    # Most rows are in one city, and so in one part of the index.
     return "oslo" if number % 10 else f"c{number % 700:03}"
 
 
@@ -37,7 +38,7 @@ def words(made, *more):
     return [made.source, "--key", "{id}", *INDEX, *more]
 
 
-def test_an_index_takes_in_rows_with_its_table(made, tmp_path):
+def test_a_load_fills_a_table_and_its_index(made, tmp_path):
     plan = ["--partition-bytes", "256K"]
     seen = made.store.json("plan", "insert", "people", *words(made, *plan))
     tables = {piece["table"] for piece in seen["partitions"]}
@@ -45,8 +46,11 @@ def test_an_index_takes_in_rows_with_its_table(made, tmp_path):
     done = made.store.json("load", "people", *words(made, "--plan", "always", *plan))
     assert (done["table"], done["rows"]) == ("people", COUNT)
     assert [(one["table"], one["rows"]) for one in done["indexes"]] == [("by_city", COUNT)]
-    counts = {name: table["partitions"] for name, table in made.heard()["live"]["tables"].items()}
-    # Both have begun with two; where a cut helps most is the planner's affair.
+    counts = {
+        name: table["partitions"]
+        for name, table in made.ask_coordinator()["live"]["tables"].items()
+    }
+    # Both tables began with two partitions. The planner decides where it splits.
     assert counts["people"] + counts["by_city"] > 4, counts
     ids = [f"k{number:06}" for number in range(COUNT)]
     values = answered(made["n1"], ids, "people")
@@ -56,26 +60,26 @@ def test_an_index_takes_in_rows_with_its_table(made, tmp_path):
     with made["n1"].through_gateway() as client:
         _, found = client.execute_command("KV.RANGE", "[by_city:c010/", "(by_city:c0100", "KEYS")
     assert found == sorted(f"by_city:c010/k{n:06}" for n in range(COUNT) if city(n) == "c010")
-    # A plan that was written before is for both, and for nothing else.
+    # A saved plan is for both tables, and for no other load.
     output = tmp_path / "plan.json"
     plan = ["--partition-bytes", "64K"]
     plan = [*words(made, *plan), "--output", output]
 
     def is_priced_alike():
-        # Each is priced by what leaders have told by then, which they do within seconds.
+        # The price depends on sizes that leaders report within seconds.
         planned = made.store.json("plan", "insert", "people", *plan)
         shown = made.store.json("cluster", "apply", output, code=2)["plan"]
         assert shown["splits"] == len(planned["splits"])
         return planned["copied_bytes"] == shown["copied_bytes"]
 
-    wait_for(is_priced_alike, "both know the same of what leaders hold", step=0.5)
+    wait_for(is_priced_alike, "both prices use the same reports", step=0.5)
     assert json.loads(output.read_text())["goal"]["insert"]["with"] == ["by_city"]
     alone = [made.source, "--key", "{id}", "--plan", output]
     seen = made.store.refuse("load", "people", *alone, code=2)
     assert "with index by_city, and the load is without an index" in seen
 
 
-def test_what_no_index_can_take_is_refused(made):
+def test_a_load_that_an_index_cannot_take_is_refused(made):
     refused = made.store.refuse
     load = ["load", "people", made.source, "--key", "{id}"]
     assert "no live table nosuch" in refused(*load, "--index", "nosuch={city}", code=2)
@@ -91,7 +95,7 @@ def test_what_no_index_can_take_is_refused(made):
     assert answered(made["n1"], ["k000001"], "people") == [None]
 
 
-def test_a_row_that_its_index_cannot_take_names_the_index(made, tmp_path):
+def test_an_error_for_a_row_without_an_index_key_names_the_index(made, tmp_path):
     source = tmp_path / "gaps.parquet"
     rows = {"id": ["k000001", "k000002"], "city": ["oslo", None], "v": [1, 2]}
     pyarrow.parquet.write_table(pyarrow.table(rows), source)

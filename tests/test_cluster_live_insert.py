@@ -1,5 +1,5 @@
-"""forebay plan insert of a live table of a cluster, and loads with plans: partitions are cut and
-moved before rows come, beside writes, whatever dies meanwhile."""
+"""`forebay plan insert` of a live table of a cluster, and loads with plans. Partitions are split
+and moved before rows arrive, beside writes, even if a process dies."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def names(count, first=0):
 
 
 def write(path, keys, value):
-    """A source of keys with values of some 60 bytes, or that number."""
+    """A source of keys with values of some 60 bytes, or with that number."""
     filler = random.Random(SEED)
     values = [
         value if isinstance(value, int) else f"{value}-{filler.randbytes(28).hex()}" for _ in keys
@@ -32,14 +32,14 @@ def write(path, keys, value):
 
 
 def partitions(made, table="t"):
-    """Where the partitions of a table begin, and how many there are."""
-    return made.heard()["live"]["tables"][table]["partitions"]
+    """The number of a table's partitions."""
+    return made.ask_coordinator()["live"]["tables"][table]["partitions"]
 
 
 @pytest.fixture
 def skewed(shared, tmp_path):
-    """Five nodes of a zone, an ordered table with rows in its three partitions, and a source whose
-    rows all lie in the last."""
+    """Five nodes in one zone, and an ordered table with rows in its three partitions. All rows of
+    the source lie in the last partition."""
     made = shared(5, zones=1)
     bounds = ["--boundary", "k0010000", "--boundary", "k0020000"]
     made.store.run("create", "t", *ORDERED, *bounds, "--replicas", "3")
@@ -54,14 +54,14 @@ def planned(made, *more):
     words = ["plan", "insert", "t", made.source, "--key", "{id}", "--partition-bytes", "2M"]
     done = [None]
 
-    def is_told():
-        # How much partitions hold is told some seconds after they came to be.
+    def is_planned():
+        # Nodes report the size of new partitions some seconds later.
         result = made.store.run(*words, *more, "--json", code=None)
         assert result.code == 0 or "ask again" in result.err, result.err
         done[0] = result
         return result.code == 0
 
-    wait_for(is_told, "the plan is made", step=0.5)
+    wait_for(is_planned, "the plan is made", step=0.5)
     return done[0].json()
 
 
@@ -72,7 +72,7 @@ def check_rows(made):
 
 
 @pytest.mark.parametrize("sampler", ["split", "random", "interval"])
-def test_a_plan_is_shown_and_nothing_is_changed(skewed, tmp_path, sampler):
+def test_a_plan_is_shown_and_changes_nothing(skewed, tmp_path, sampler):
     made = skewed
     before = made.status()["revision"]
     output, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
@@ -81,14 +81,14 @@ def test_a_plan_is_shown_and_nothing_is_changed(skewed, tmp_path, sampler):
     assert abs(plan["rows"] - NEW) < NEW / 20
     assert len(plan["splits"]) >= 3 and plan["cost"] < 0.8 * plan["cost_no_moves"]
     assert plan["lower_bound"] <= plan["cost"]
-    # No two replicas of a partition on a node, before or after.
+    # No node has two replicas of a partition, before or after.
     for held in plan["dest"] + [piece["h"] for piece in plan["partitions"]]:
         assert len(held) == 3 == len(set(held))
     file = json.loads(output.read_text())
     assert file["goal"] == {"insert": {"table": "t"}}
     assert len(file["batches"][0]["splits"]) == len(plan["splits"])
     assert drawing.read_text().startswith("<svg") and "n5" in drawing.read_text()
-    # Asking how much there is takes a revision; nobody holds anything else.
+    # Reading the sizes takes a revision, but the assignment is unchanged.
     assert partitions(made) == 3
     after = made.status()
     assert after["plan"] is None and after["revision"] > before
@@ -98,7 +98,7 @@ def test_a_plan_is_shown_and_nothing_is_changed(skewed, tmp_path, sampler):
     assert " rows, " in seen and "splits; " in seen and "without moves" in seen
 
 
-def test_a_load_with_a_plan_cuts_and_moves_before_its_rows_come(skewed, tmp_path):
+def test_a_load_with_a_plan_splits_and_moves_before_it_adds_rows(skewed, tmp_path):
     made = skewed
     output = tmp_path / "plan.json"
     plan = planned(made, "--output", output)
@@ -108,20 +108,20 @@ def test_a_load_with_a_plan_cuts_and_moves_before_its_rows_come(skewed, tmp_path
     made.wait_whole("t")
     check_rows(made)
     assert loads(made) == [] and staged(made) == []
-    # What it is about is otherwise now.
+    # The table has changed since the plan was made.
     words = made.store.refuse("load", "t", made.source, "--key", "{id}", "--plan", output)
     assert "is not what it was when the plan was made" in words
     check_rows(made)
 
 
-def test_partitions_are_cut_and_moved_under_writes_into_them(skewed, tmp_path):
+def test_partitions_are_split_and_moved_under_writes(skewed, tmp_path):
     made = skewed
     made.store.run("create", "n", *ORDERED, "--boundary", "k5", "--replicas", "3", "--delta", "i64")
     counted = names(40, 30_000)
     source, _ = write(tmp_path / "numbers.parquet", names(NEW, 25_000), 1000)
     counting = Counting(made.nodes, counted, table="n")
     with counting:
-        wait_for(lambda: counting.done > 200, "counting goes on")
+        wait_for(lambda: counting.done > 200, "counting continues")
         words = ["load", "n", source, "--key", "{id}", "--as", "delta"]
         words += ["--plan", "always", "--partition-bytes", "1M", "--json"]
         done = [None]
@@ -134,7 +134,7 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed, tmp_path):
 
         wait_for(is_loaded, "the rows are loaded", 120, 0.5)
         before = counting.done
-        wait_for(lambda: counting.done > before + 200, "counting goes on")
+        wait_for(lambda: counting.done > before + 200, "counting continues")
     assert done[0].json()["rows"] == NEW
     assert partitions(made, "n") > 4
     for node in made.nodes:
@@ -145,10 +145,13 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "who",
-    ["coordinator", *(pytest.param(who, marks=pytest.mark.nightly) for who in ("command", "node"))],
+    "victim",
+    [
+        "coordinator",
+        *(pytest.param(victim, marks=pytest.mark.nightly) for victim in ("command", "node")),
+    ],
 )
-def test_what_dies_during_a_plan_loses_nothing(skewed, who):
+def test_a_process_that_dies_during_a_plan_loses_no_row(skewed, victim):
     made = skewed
     planning = ["--plan", "always", "--partition-bytes", "1M"]
     words = ["load", "t", made.source, "--key", "{id}", *planning]
@@ -157,20 +160,20 @@ def test_what_dies_during_a_plan_loses_nothing(skewed, who):
 
     made.wait_for(lambda seen: seen["plan"], "a plan is carried out")
     killed = None
-    if who == "command":
+    if victim == "command":
         command.kill()
         command.communicate()
     else:
         coordinator = made.coordinator()
         killed = (
             coordinator
-            if who == "coordinator"
+            if victim == "coordinator"
             else next(node for node in made.nodes if node is not coordinator)
         )
         killed.kill()
-        killed.start().comes_up()
+        killed.start().wait_listening()
         done = made.store.finish(command)
-        # A node that was down may have ended the plan: then nothing was loaded.
+        # A dead node may have ended the plan. Then nothing was loaded.
         assert done.code == 0 or "nothing was loaded" in done.err, done.err
     made.wait_no_plan(120)
     made.wait_up()
@@ -180,15 +183,15 @@ def test_what_dies_during_a_plan_loses_nothing(skewed, who):
     assert loads(made) == [] and staged(made) == []
 
 
-def test_what_cannot_be_planned_is_refused_with_what_to_do(skewed, tmp_path, store):
+def test_an_impossible_plan_is_refused_with_advice(skewed, tmp_path, store):
     made = skewed
     source = ["t", made.source, "--key", "{id}"]
     refuse = made.store.refuse
     assert "not a live table of a cluster" in refuse("plan", "insert", "x", *source[1:], code=2)
     assert "--key" in refuse("plan", "insert", "t", made.source, code=2)
     assert "--plan auto" in refuse("load", *source, "--partition-bytes", "1M", code=2)
-    nothing = refuse("load", *source, "--plan", tmp_path / "none.json")
-    assert "cannot read" in nothing and "none.json" in nothing
+    refused = refuse("load", *source, "--plan", tmp_path / "none.json")
+    assert "cannot read" in refused and "none.json" in refused
     other = tmp_path / "other.json"
     wish = {"goal": {"insert": {"table": "u"}}, "batches": [], "copies": {}}
     other.write_text(json.dumps(wish))

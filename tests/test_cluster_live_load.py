@@ -1,5 +1,5 @@
-"""forebay load into live tables of a cluster: staged in the store, brought by the nodes, added by
-the partitions' groups, once, whatever dies meanwhile."""
+"""`forebay load` into live tables of a cluster. The store stages the runs, nodes fetch them, and
+groups add them exactly once, even if a process dies."""
 
 import os
 import random
@@ -17,10 +17,10 @@ SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
 LIVE = ["--mode", "live", "--durability", "os"]
 HASHED = [*LIVE, "--partitions", "6"]
 ROWS = 200_000
-# So slow that what is done meanwhile is done before the runs have come: they have some 0.8 MB.
+# The fetch of these runs (about 0.8 MB) is slow, so that tests can act during it.
 COUNTED = 40_000
 SLOW = ["--pull-rate", "200K"]
-# Between two counts of a thread: the processors are for the nodes, too.
+# Pause between two counts of a thread, so that the nodes get processor time, too.
 PAUSE_S = 0.005
 
 
@@ -29,7 +29,7 @@ def keys(count=COUNTED):
 
 
 def write(path, values, count=COUNTED):
-    """A source of keys with values: a list, or one for all."""
+    """A source of keys with values: one value per key, or one for all."""
     values = values if isinstance(values, list) else [values] * count
     table = pyarrow.table({"id": keys(count), "v": values})
     pyarrow.parquet.write_table(table, path)
@@ -49,13 +49,13 @@ def get_all(node, names, table="t"):
             try:
                 got.append(client.mget([f"{table}:{name}" for name in parts[len(got)]]))
             except redis.exceptions.TryAgainError:
-                # Where the machine is busy another node may not answer in time.
+                # On a busy machine another node may not answer in time.
                 assert time.monotonic() < end
     return [value for part in got for value in part]
 
 
 def answered(node, names, table="t"):
-    """The same, once the node answers."""
+    """Like get_all, once the node answers."""
     got = []
 
     def answers():
@@ -70,9 +70,9 @@ def answered(node, names, table="t"):
 
 
 def loads(cluster):
-    """The loads that are under way, as the coordinator tells."""
-    heard = cluster.heard()
-    return heard.get("loads", []) if heard else None
+    """The loads under way, as the coordinator reports them."""
+    status = cluster.ask_coordinator()
+    return status.get("loads", []) if status else None
 
 
 def staged(cluster, table="t"):
@@ -80,7 +80,7 @@ def staged(cluster, table="t"):
 
 
 def reads_as_follower(node, names):
-    """The values that a node's own replicas have, or None."""
+    """The values in a node's own replicas, or None."""
     with node.client(socket_timeout=5) as client:
         try:
             client.execute_command("READONLY")
@@ -90,12 +90,13 @@ def reads_as_follower(node, names):
 
 
 def wait_under_way(cluster, stage="fetching"):
-    """The load, once it is at that stage, or just was: it is added within a tenth of a second."""
+    """Waits until a load is at this stage, or has just passed it. Adding takes less than a tenth of
+    a second."""
     status = cluster.wait_for(lambda status: status.get("loads"), "a load is under way")
     load = status["loads"][0]
     if stage == "adding":
-        brings = (load["request"], "fetching")
-        cluster.wait_for(lambda status: brings not in stages(status), "it is adding")
+        fetching = (load["request"], "fetching")
+        cluster.wait_for(lambda status: fetching not in stages(status), "the load is adding")
     return load
 
 
@@ -104,11 +105,11 @@ def stages(status):
 
 
 def wait_ended(cluster):
-    cluster.wait_for(lambda says: not says.get("loads"), "the load has ended")
+    cluster.wait_for(lambda status: not status.get("loads"), "the load has ended")
 
 
 class Counting:
-    """Threads that add 1 to keys again and again, and note how often for certain and perhaps."""
+    """Threads that add 1 to random keys, and record certain and uncertain increments."""
 
     def __init__(self, nodes, names, table="t"):
         self.names, self.table, self.is_over = names, table, False
@@ -150,7 +151,7 @@ class Counting:
             thread.join()
 
     def wrong(self, values, more):
-        """Keys whose values cannot be: with what was counted, and `more` of a load."""
+        """Keys with impossible values, given the counts and `more` from a load."""
         pairs = zip(self.names, values, strict=True)
         return [
             (name, value, self.certain[name], self.perhaps[name])
@@ -159,7 +160,7 @@ class Counting:
         ]
 
 
-def test_many_rows_are_loaded_between_writes(shared, tmp_path):
+def test_many_rows_are_loaded_beside_writes(shared, tmp_path):
     made = shared(3)
     made.store.run("create", "t", *HASHED, "--replicas", "3")
     names = keys(ROWS)
@@ -178,7 +179,7 @@ def test_many_rows_are_loaded_between_writes(shared, tmp_path):
     for node in made.nodes:
         assert get_all(node, names) == ["new"] * 500 + values[500:]
     assert loads(made) == [] and staged(made) == []
-    # All replicas have it, and nothing is added again, when all come back.
+    # All replicas keep the load after a restart, and none adds it again.
     for node in made.nodes:
         node.kill()
     made.start()
@@ -187,7 +188,7 @@ def test_many_rows_are_loaded_between_writes(shared, tmp_path):
 
 @pytest.fixture
 def counted(shared, tmp_path):
-    """A cluster with a table of numbers, and a source that adds 1000 to each of its keys."""
+    """A cluster with a table of numbers, and a source that adds 1000 to each key."""
     made = shared(3, args=SLOW)
     made.store.run("create", "t", *HASHED, "--replicas", "3", "--delta", "i64")
     made.source = write(tmp_path / "more.parquet", 1000)
@@ -198,90 +199,92 @@ def adding(path, *more):
     return words("t", path, "--as", "delta", *more)
 
 
-def strike(made, who):
-    """Kills a node, or the command; gives the node, which is started again later."""
+def kill_node(made, victim):
+    """Kills a node, and returns it for a later restart."""
     coordinator = made.coordinator()
     others = [node for node in made.nodes if node is not coordinator]
-    node = coordinator if who == "coordinator" else others[0]
+    node = coordinator if victim == "coordinator" else others[0]
     node.kill()
     return node
 
 
-def repeated(*values):
-    """What the simulator (sim_tests/live_loads.rs) does with every seed."""
+def nightly(*values):
+    """Cases that the simulator (sim_tests/live_loads.rs) repeats with every seed."""
     return pytest.param(*values, marks=pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(
-    ("who", "stage"),
+    ("victim", "stage"),
     [
         ("coordinator", "adding"),
         ("node", "fetching"),
-        repeated("command", "fetching"),
-        repeated("coordinator", "fetching"),
-        repeated("node", "adding"),
-        repeated("command", "adding"),
+        nightly("command", "fetching"),
+        nightly("coordinator", "fetching"),
+        nightly("node", "adding"),
+        nightly("command", "adding"),
     ],
 )
-def test_what_dies_doubles_and_loses_nothing(counted, who, stage):
+def test_a_process_that_dies_doubles_and_loses_nothing(counted, victim, stage):
     made, names = counted, keys()
     counting = Counting(made.nodes, names[:40])
     with counting:
         command = made.store.start(*adding(made.source), "--json")
         wait_under_way(made, stage)
-        if who == "command":
+        if victim == "command":
             command.kill()
             command.communicate()
         else:
-            node = strike(made, who)
+            node = kill_node(made, victim)
             before = counting.done
-            wait_for(lambda: counting.done > before + 200, "counting goes on")
-            node.start().comes_up()
+            wait_for(lambda: counting.done > before + 200, "counting continues")
+            node.start().wait_listening()
             done = made.store.finish(command)
             assert (done.code, done.json()["rows"]) == (0, COUNTED), done.err
         wait_ended(made)
         made.wait_up()
         before = counting.done
-        wait_for(lambda: counting.done > before + 200, "counting goes on")
+        wait_for(lambda: counting.done > before + 200, "counting continues")
     for node in made.nodes:
         values = answered(node, names)
         assert counting.wrong(values[:40], 1000) == [], f"seed {SEED}"
         assert set(values[40:]) == {"1000"}
-    # Another load is another one, and takes what a command left along.
+    # A second load adds again, and removes files of a killed command.
     made.store.run(*adding(made.source))
     assert set(answered(made["n1"], names[40:])) == {"2000"}
     assert staged(made) == []
 
 
-def test_a_node_that_is_away_during_a_load_gets_it_when_it_comes_back(counted):
+def test_a_node_that_was_down_during_a_load_gets_it_after_its_restart(counted):
     made, names = counted, keys()
     command = made.store.start(*adding(made.source), "--json")
     wait_under_way(made)
-    node = strike(made, "node")
+    node = kill_node(made, "node")
     assert made.store.finish(command).json()["rows"] == COUNTED
-    node.start().comes_up()
+    node.start().wait_listening()
     made.wait_up()
-    wait_for(lambda: reads_as_follower(node, names[::500]) == {"1000"}, "its replicas have it")
+    wait_for(
+        lambda: reads_as_follower(node, names[::500]) == {"1000"}, "its replicas have the load"
+    )
     made.wait_whole("t")
     others = [other for other in made.nodes if other is not node]
     others[0].kill()
-    assert set(answered(node, names)) == {"1000"}, "it has it, as it answers with one other"
+    assert set(answered(node, names)) == {"1000"}, "the node answers with one other node"
 
 
-def waits_for_turn(made, request, log):
-    """A second load, once it has said that it waits: for the request, or for who builds it."""
+def start_waiting_load(made, request, log):
+    """Starts a second load, and waits until it reports that it waits for the first one."""
     with log.open("wb") as err:
         command = made.store.start(*adding(made.source), "--json", stderr=err)
-    wait_for(lambda: "waits until it is over" in log.read_text(), f"it waits for {request}")
+    wait_for(lambda: "waits until it is over" in log.read_text(), f"the load waits for {request}")
     return command
 
 
-def test_loads_wait_for_each_other_and_are_cancelled_until_they_are_added(counted, tmp_path):
+def test_loads_wait_for_each_other_and_can_be_cancelled_until_they_are_added(counted, tmp_path):
     made, names = counted, keys()
     one = made.store.start(*adding(made.source), "--json")
     request = wait_under_way(made)["request"]
     assert f"({request})" in made.store.run("cluster", "status").out
-    two = waits_for_turn(made, request, tmp_path / "two")
+    two = start_waiting_load(made, request, tmp_path / "two")
     made.store.run("cluster", "cancel", request)
     ended = made.store.finish(one)
     assert ended.code == 1 and "not added to table t: it was cancelled" in ended.err
@@ -290,18 +293,18 @@ def test_loads_wait_for_each_other_and_are_cancelled_until_they_are_added(counte
     ended = made.store.finish(two)
     assert ended.json()["rows"] == COUNTED and set(get_all(made["n1"], names)) == {"1000"}
     assert staged(made) == [] and loads(made) == []
-    # One whose command is killed goes on, and others wait for it.
+    # A load whose command is killed continues, and others wait for it.
     three = made.store.start(*adding(made.source))
     request = wait_under_way(made)["request"]
     three.kill()
     three.communicate()
-    four = waits_for_turn(made, request, tmp_path / "four")
+    four = start_waiting_load(made, request, tmp_path / "four")
     wait_under_way(made, "adding")
     words = made.store.refuse("cluster", "cancel", request)
     assert "added it already" in words or "all of it is added" in words
     assert made.store.finish(four).json()["rows"] == COUNTED
     assert set(get_all(made["n1"], names)) == {"3000"}
-    # So does one that another waits for while it is built: its runs are not taken for leftovers.
+    # So does a load that waited while another was built: its runs are not removed as leftovers.
     lock = made.store.path / "tables/t/push.lock"
     five = made.store.start(*adding(made.source))
     wait_for(lambda: str(five.pid) in lock.read_text(), lock.read_text)
@@ -313,7 +316,7 @@ def test_loads_wait_for_each_other_and_are_cancelled_until_they_are_added(counte
     assert set(get_all(made["n1"], names)) == {"5000"}
 
 
-def test_what_a_killed_command_staged_goes_with_the_table(counted):
+def test_a_drop_removes_staged_runs_of_a_killed_load(counted):
     made = counted
     command = made.store.start(*adding(made.source))
     wait_under_way(made)
@@ -326,7 +329,7 @@ def test_what_a_killed_command_staged_goes_with_the_table(counted):
     assert staged(made) == []
 
 
-def test_what_is_damaged_or_has_no_majority_is_added_nowhere(counted, tmp_path):
+def test_a_load_with_a_damaged_run_or_without_a_majority_adds_nothing(counted, tmp_path):
     made, names = counted, keys()
     made.store.run("create", "small", *HASHED, "--replicas", "3", "--delta", "i64")
     command = made.store.start(*adding(made.source))
@@ -350,7 +353,7 @@ def test_what_is_damaged_or_has_no_majority_is_added_nowhere(counted, tmp_path):
     assert staged(made, "small") == []
 
 
-def test_a_load_shows_at_one_moment_in_a_partition(shared, tmp_path):
+def test_a_load_becomes_visible_at_one_moment_in_a_partition(shared, tmp_path):
     made = shared(3)
     made.store.run("create", "t", *LIVE, "--replicas", "1", "--order", "ordered", "--boundary", "m")
     names = keys(1000)
@@ -369,7 +372,7 @@ def test_a_load_shows_at_one_moment_in_a_partition(shared, tmp_path):
     reader.join()
     moments = [{value} for value in (None, "one", "two", "three")]
     assert all(values in moments for values in seen) and frozenset(["three"]) in seen
-    # Rows without a key or with two are told of as on one node.
+    # Missing and duplicate keys are reported as on one node.
     twice = tmp_path / "twice.csv"
     twice.write_text("id,v\na,1\na,2\n")
     done = made.store.json("load", "t", twice, "--key", "{id}")
@@ -377,7 +380,7 @@ def test_a_load_shows_at_one_moment_in_a_partition(shared, tmp_path):
     assert get_all(made["n1"], ["a"]) == ["2"]
 
 
-def test_what_is_refused_on_one_node_is_refused_here(shared, tmp_path):
+def test_a_cluster_refuses_the_loads_that_one_node_refuses(shared, tmp_path):
     made = shared(3)
     rows = ["--value", "row", "--column", "v:int64"]
     made.store.run("create", "t", *LIVE, "--replicas", "1", *rows)
@@ -402,7 +405,7 @@ def test_what_is_refused_on_one_node_is_refused_here(shared, tmp_path):
     assert "t" not in names or names.count("t") == 1
 
 
-def test_a_load_by_way_of_object_storage(cluster, remote, tmp_path):
+def test_a_load_through_object_storage(cluster, remote, tmp_path):
     made = cluster(3, store=remote)
     made.store.run("create", "t", *HASHED, "--replicas", "3", "--delta", "i64")
     source = write(tmp_path / "a.parquet", 1000, 20_000)
@@ -411,39 +414,39 @@ def test_a_load_by_way_of_object_storage(cluster, remote, tmp_path):
         for node in made.nodes:
             assert set(get_all(node, keys(20_000))) == {str(1000 * times)}
 
-    def left():
+    def staged_keys():
         return [name for name in remote.keys("tables/t/") if "load-" in name]
 
-    assert (loads(made), left()) == ([], [])
-    # What a command that is killed leaves, the next one removes, once that one's lease is over.
+    assert (loads(made), staged_keys()) == ([], [])
+    # The next command removes the files of a killed one, once its lease has ended.
     command = made.store.start(*adding(source))
-    wait_for(left, "runs are there")
+    wait_for(staged_keys, "runs are staged")
     command.kill()
     command.communicate()
     wait_ended(made)
     wait_for(lambda: made.store.run(*adding(source), code=None).code == 0, "another load", step=1)
-    assert left() == []
+    assert staged_keys() == []
 
 
 def run_bytes(node, table="t"):
-    """What a node has of a table in files of runs."""
+    """The bytes that a node has in a table's run files."""
     files = node.cache.rglob("*.run")
     return sum(file.stat().st_size for file in files if table in file.parts)
 
 
-def test_a_drain_waits_until_others_have_what_was_loaded(cluster, tmp_path):
-    """A load is one entry of the log: who lacks it lacks nearly everything."""
+def test_a_drain_waits_until_other_nodes_have_the_load(cluster, tmp_path):
+    """A load is one log entry: a replica without it lacks nearly everything."""
     made = cluster(4, zones=1, args=["--pull-rate", "2M"])
     made.store.run("create", "t", *HASHED, "--replicas", "3")
     values = [f"{number:x}-{number * 7919:x}" * 4 for number in range(ROWS)]
     made.store.json(*words("t", write(tmp_path / "a.parquet", values, ROWS)))
     made.wait_whole("t")
     before = sum(map(run_bytes, made.nodes))
-    says = made.store.run("cluster", "drain", "n4", "--yes", "--json").json_lines()[-1]
-    here = [run_bytes(node) for node in made.nodes[:3]]
-    # Each has all of it now, however it is compressed with its neighbours.
-    assert min(here) > 0.9 * before / 3, (here, before, says)
-    assert says["plan"]["expected_s"] and says["seconds"] > 1
+    result = made.store.run("cluster", "drain", "n4", "--yes", "--json").json_lines()[-1]
+    bytes_per_node = [run_bytes(node) for node in made.nodes[:3]]
+    # Each node has all data now. Compression depends on neighbouring values.
+    assert min(bytes_per_node) > 0.9 * before / 3, (bytes_per_node, before, result)
+    assert result["plan"]["expected_s"] and result["seconds"] > 1
     made["n4"].kill()
     made["n3"].kill()
     for node in made.nodes[:2]:

@@ -1,4 +1,4 @@
-"""Live tables of a cluster that lost the majority of their replicas for good, by real processes."""
+"""Live tables of a cluster that lost a majority of their replicas for good, by real processes."""
 
 import shutil
 
@@ -26,13 +26,13 @@ def takes_writes(node, key, value):
 
 
 def live(made):
-    heard = made.heard()
-    return heard and heard["live"]
+    status = made.ask_coordinator()
+    return status and status["live"]
 
 
 def row(made):
-    heard = made.heard()
-    rows = heard["tables"] if heard else []
+    status = made.ask_coordinator()
+    rows = status["tables"] if status else []
     return next((row for row in rows if row["table"] == "t"), None)
 
 
@@ -41,13 +41,13 @@ def all_lost(seen):
     return len(lost) == 4 and all(len(one["remaining"]) == 1 for one in lost)
 
 
-def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
+def test_a_table_continues_from_one_replica_after_force_recover(made):
     store, first, others = made.store, made["n1"], [made["n2"], made["n3"]]
     keys = [f"t:{i}" for i in range(300)]
     with first.through_gateway() as client:
         assert client.mset({key: key for key in keys})
     assert row(made)["mode"] == "live" and row(made)["live"]["led"] == 4
-    # Where a majority answers there is nothing to accept.
+    # With a majority, there is nothing to recover.
     assert store.json("cluster", "force-recover", "t", "--yes") == {
         "table": "t",
         "partitions": [],
@@ -57,8 +57,8 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
         store.run("cluster", "force-recover", "u")
     for node in others:
         node.kill()
-    # Before it is known whether the majority is lost, nothing is said to be well.
-    wait_for(lambda: row(made) and row(made)["live"]["led"] < 4, "leaders are missed")
+    # Until the loss is certain, the command does not report that all is well.
+    wait_for(lambda: row(made) and row(made)["live"]["led"] < 4, "leaders are missing")
     shown = store.run("cluster", "force-recover", "t", code=None)
     assert shown.code == 2 or "have no leader now" in shown.err, shown.err
 
@@ -70,20 +70,20 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
         assert {gone["node"] for gone in lost["gone"]} == {"n2", "n3"}
         assert [one["node"] for one in lost["remaining"]] == ["n1"]
     assert not takes_writes(first, "t:new", "1")
-    # Other tables are read there, so it gets traffic.
+    # The node still serves reads of other tables, so /ready is 200.
     status, why = first.ask("/ready/tables/t")
     assert status == 503 and "4 replicas here know no leader" in why, why
     status, why = first.ask("/ready")
     assert status == 200 and "4 replicas here know no leader" in why, why
-    # One loses what it had; the other comes back with it, and must not count.
+    # One node loses its data. The other returns with its data, which must not count.
     shutil.rmtree(others[0].cache)
     assert store.json("cluster", "force-recover", "t", "--yes")["accepted"]
     wait_for(lambda: takes_writes(first, "t:new", "1"), "writes are taken again")
     with first.through_gateway() as client:
-        wait_for(lambda: client.mget(keys) == keys, "all that was there is there")
+        wait_for(lambda: client.mget(keys) == keys, "all earlier rows are read")
         assert client.set("t:7", "later")
     for node in others:
-        node.start().comes_up()
+        node.start().wait_listening()
     made.wait_up()
 
     made.wait_whole("t")
@@ -91,15 +91,15 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
         with node.through_gateway() as client:
             assert client.get("t:7") == "later"
             assert client.mget([key for key in keys if key != "t:7"]).count(None) == 0
-    # The group that was founded by one survives the death of that one.
+    # The group was restored from one node, and survives that node's death.
     first.kill()
-    wait_for(lambda: takes_writes(others[0], "t:8", "last"), "the others go on")
+    wait_for(lambda: takes_writes(others[0], "t:8", "last"), "the other nodes take writes")
     with others[1].through_gateway() as client:
-        wait_for(lambda: client.get("t:8") == "last", "it is read elsewhere")
+        wait_for(lambda: client.get("t:8") == "last", "another node reads it")
         assert client.get("t:7") == "later"
 
 
-def test_nodes_by_other_names_come_in_the_place_of_those_that_are_gone(cluster):
+def test_nodes_with_new_names_replace_lost_nodes(cluster):
     made = cluster(3)
     assert made.store.json("create", "t", *TABLE)["led"] == 4
     store, first, others = made.store, made["n1"], [made["n2"], made["n3"]]
@@ -112,7 +112,7 @@ def test_nodes_by_other_names_come_in_the_place_of_those_that_are_gone(cluster):
         shutil.rmtree(node.cache)
     made.wait_for(all_lost, "all partitions are lost")
     assert store.json("cluster", "force-recover", "t", "--yes")["accepted"]
-    # Some partitions would be left to dead nodes alone, which nobody could bring anything.
+    # Some partitions would remain on dead nodes only, and could not be copied.
     refused = store.refuse("cluster", "replicas", "t", "1", "--yes")
     assert "nodes that are down" in refused
     for gone, node in zip(others, new, strict=True):
@@ -120,14 +120,14 @@ def test_nodes_by_other_names_come_in_the_place_of_those_that_are_gone(cluster):
         moved = moved.json_lines()[-1]
         assert moved["ended"] == "done", moved
     made.wait_whole("t")
-    # Any one of them can die now.
+    # Now any single node may die.
     first.kill()
-    wait_for(lambda: takes_writes(new[0], "t:new", "1"), "the new ones go on")
+    wait_for(lambda: takes_writes(new[0], "t:new", "1"), "the new nodes take writes")
     with new[1].through_gateway() as client:
-        wait_for(lambda: client.mget(keys) == keys, "all that was there is there")
+        wait_for(lambda: client.mget(keys) == keys, "all earlier rows are read")
 
 
-def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tmp_path):
+def test_a_loss_is_read_from_the_catalog_if_nodes_require_a_login(made, tmp_path):
     store, others = made.store, [made["n2"], made["n3"]]
     secured = Secured(tmp_path)
     for node in made.nodes:
@@ -135,16 +135,16 @@ def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tm
         node.args = [*node.args, "--users", secured.users]
         node.start()
     for node in made.nodes:
-        node.comes_up()
+        node.wait_listening()
     assert made["n1"].ask("/v1/cluster")[0] == 401
     seen = []
 
     def lost():
-        # By the command: the test is that it reads the catalog.
+        # The test uses the command because that reads the catalog.
         seen[:] = [store.json("cluster", "status")]
         return (seen[0].get("live") or {}).get("lost")
 
-    wait_for(lambda: lost() == [], "live tables are told of", step=0.5)
+    wait_for(lambda: lost() == [], "the status has live tables", step=0.5)
     for node in others:
         node.kill()
     wait_for(lambda: len(lost() or []) == 4, lambda: seen, step=0.5)
@@ -155,7 +155,7 @@ def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tm
         shown = store.run("cluster", "force-recover", "t", code=None)
         return shown.code == 2 and "--yes" in shown.out
 
-    wait_for(is_shown, "what is lost is shown", step=0.5)
+    wait_for(is_shown, "the loss is shown", step=0.5)
     assert store.json("cluster", "force-recover", "t", "--yes")["accepted"]
     with made["n1"].through_gateway(username="seer", password=secured.password) as client:
 
@@ -165,24 +165,24 @@ def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tm
             except redis.RedisError:
                 return False
 
-        wait_for(answers, "it answers again")
+        wait_for(answers, "the node answers again")
 
 
-def test_of_a_table_with_one_replica_whose_files_are_gone_only_a_drop_is_advised(made):
+def test_a_table_that_lost_its_only_replica_can_only_be_dropped(made):
     store, first = made.store, made["n1"]
     store.run("create", "s", *TABLE[:2], "--replicas", "1", "--durability", "os")
     first.kill()
     shutil.rmtree(first.cache)
-    first.start().comes_up()
+    first.start().wait_listening()
     made.wait_for(lambda seen: any("can only be dropped" in line for line in seen["problems"]))
     shown = store.run("cluster", "force-recover", "s", code=2)
     assert "no replica is left to continue from" in shown.out and "forebay drop s" in shown.out
 
-    # Until the replica of each partition has reported that it is empty, another answer is right.
+    # Until each partition's replica has reported that it is empty, another answer is correct.
     def refused():
         message = store.refuse("cluster", "force-recover", "s", "--yes")
         return "nothing to continue from" in message and "drop the table" in message
 
     wait_for(refused, "all partitions are refused", step=0.5)
     store.run("drop", "s", "--yes")
-    made.wait_for(lambda seen: seen["healthy"], "the cluster is well")
+    made.wait_for(lambda seen: seen["healthy"], "the cluster is healthy")

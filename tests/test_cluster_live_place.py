@@ -1,5 +1,5 @@
-"""forebay plan place of a live table of a cluster: who leads and who holds its partitions follows
-what nodes measured, beside reads and writes."""
+"""`forebay plan place` of a live table of a cluster. Leaders and replicas follow the measured load,
+beside reads and writes."""
 
 import json
 import os
@@ -16,13 +16,14 @@ from harness import WAIT_S, wait_for
 SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
 KEYS = 400
 PARTITIONS = 20
-# Keys of one read.
+# Keys per read.
 AT_ONCE = 8
 LIVE = ["--mode", "live", "--durability", "os", "--partitions", PARTITIONS, "--replicas", "3"]
 
 
 class Skewed(threading.Thread):
-    """Reads at a pace: most of them of keys that one node led when this began, and some writes."""
+    """Reads at a fixed pace, and writes a little. Most reads are of keys that one node led at the
+    start."""
 
     def __init__(self, node, pace=400):
         super().__init__(daemon=True)
@@ -45,9 +46,9 @@ class Skewed(threading.Thread):
             except (redis.RedisError, OSError) as error:
                 self.failed.append(f"{some}: {error}")
             self.done += AT_ONCE
-            behind = time.monotonic() - begun - self.done / self.pace
-            if behind < 0:
-                time.sleep(-behind)
+            lag_s = time.monotonic() - begun - self.done / self.pace
+            if lag_s < 0:
+                time.sleep(-lag_s)
 
     def end(self):
         self.over.set()
@@ -60,30 +61,30 @@ def keys():
 
 
 def led_by(node):
-    """The keys that it answers itself: of others it says where they are."""
+    """The keys that the node answers itself. For others it redirects."""
     with node.client() as client:
-        led = []
+        own_keys = []
         for key in keys():
             try:
-                led.append(client.get(key) and key)
+                own_keys.append(client.get(key) and key)
             except redis.exceptions.MovedError:
                 continue
-    return led
+    return own_keys
 
 
 def traffic(made):
-    heard = made.heard()
-    return heard["live"]["traffic"] if heard and heard["live"] else {"nodes": {}, "hottest": []}
+    status = made.ask_coordinator()
+    return status["live"]["traffic"] if status and status["live"] else {"nodes": {}, "hottest": []}
 
 
 def is_skewed(made):
-    """Whether one node is asked most, by what all have told."""
+    """Whether one node is far busier than the mean, by the reports of all nodes."""
     nodes = traffic(made)["nodes"].values()
     return ratio(made) > 2.5 and all(node["led"]["reads"] for node in nodes if node["leads"])
 
 
 def ratio(made):
-    """What the most asked node is asked, in multiples of the mean, by the cluster's figures."""
+    """The busiest node's load, in multiples of the mean, by the cluster's figures."""
     nodes = traffic(made)["nodes"].values()
     asked = [node["led"]["reads"] + node["led"]["writes"] for node in nodes]
     return max(asked, default=0) * len(asked) / max(sum(asked), 1)
@@ -96,13 +97,13 @@ def skewed(shared, tmp_path):
 
 @pytest.fixture
 def kept(cluster, tmp_path):
-    """The same, where the coordinator spreads the load by itself, and copies nothing for that."""
+    """Like `skewed`, but the coordinator balances the load by itself, without copies."""
     made = cluster(5, zones=1, args=["--keep-balanced", "0"])
     yield from read_unevenly(made, tmp_path)
 
 
 def read_unevenly(made, tmp_path):
-    """Five nodes get a table, of which one is asked most."""
+    """A table on five nodes, one of which gets most reads."""
     made.store.run("create", "t", *LIVE)
     made.wait_whole("t")
     wait_settled(made)
@@ -114,7 +115,7 @@ def read_unevenly(made, tmp_path):
 
 
 def leaders(made):
-    """The names of the nodes that lead the partitions, in their order, as the first node knows."""
+    """The leaders' names, in the order of the partitions, from the first node's map."""
     names = {str(node.port): node.name for node in made.nodes}
     with made.nodes[0].through_gateway() as client:
         rows = client.execute_command("KV.MAP", "t")
@@ -122,7 +123,8 @@ def leaders(made):
 
 
 def wait_settled(made):
-    """Until leaders were the same for some seconds: those that were elected first hand over."""
+    """Waits until leaders stay the same for some seconds, because first-elected leaders hand
+    over."""
     seen = []
 
     def is_settled():
@@ -134,20 +136,20 @@ def wait_settled(made):
     wait_for(is_settled, lambda: f"leaders stay: {seen}")
 
 
-def wait_led(made, says):
-    """Until those lead all partitions that the plan wants to, and stay."""
-    wanted = [one["after"][0] for one in says["partitions"]]
-    lead = lambda: leaders(made) == wanted  # noqa: E731
-    wait_for(lead, lambda: f"{leaders(made)} as {says}")
-    # Who is first in a list takes over again within some seconds, and so nobody else would stay.
+def wait_placed(made, plan):
+    """Waits until the planned leaders lead all partitions, and stay."""
+    wanted = [one["after"][0] for one in plan["partitions"]]
+    is_placed = lambda: leaders(made) == wanted  # noqa: E731
+    wait_for(is_placed, lambda: f"{leaders(made)} as {plan}")
+    # The first node of a preference list takes over within seconds, so no other leader would stay.
     time.sleep(5)
-    wait_for(lead, lambda: f"{leaders(made)} as {says}")
+    wait_for(is_placed, lambda: f"{leaders(made)} as {plan}")
 
 
-def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
+def test_leaders_follow_measured_reads_without_copies(skewed, tmp_path):
     made = skewed
     assert len(made.reading.hot) > KEYS / 20
-    wait_for(lambda: is_skewed(made), lambda: f"one node is asked most: {traffic(made)}", 150)
+    wait_for(lambda: is_skewed(made), lambda: f"one node is busiest: {traffic(made)}", 150)
     before = ratio(made)
     hottest = traffic(made)["hottest"]
     nodes = traffic(made)["nodes"]
@@ -155,21 +157,21 @@ def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
     assert (hottest[0]["table"], hottest[0]["node"]) == ("t", busiest)
     words = ["plan", "place", "t", "--from-load", "1m", "--copies", "0"]
     output, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
-    says = made.store.run(*words, "--output", output, "--draw", drawing, "--json").json()
-    assert says["copies"] == 0 == says["copied_bytes"] and says["handed_over"] > 0
-    assert says["hottest_before"] > 2 * says["mean"]
-    assert says["hottest_after"] < 0.6 * says["hottest_before"]
-    assert len(says["partitions"]) == PARTITIONS
-    for one in says["partitions"]:
+    shown = made.store.run(*words, "--output", output, "--draw", drawing, "--json").json()
+    assert shown["copies"] == 0 == shown["copied_bytes"] and shown["handed_over"] > 0
+    assert shown["hottest_before"] > 2 * shown["mean"]
+    assert shown["hottest_after"] < 0.6 * shown["hottest_before"]
+    assert len(shown["partitions"]) == PARTITIONS
+    for one in shown["partitions"]:
         assert sorted(one["before"]) == sorted(one["after"])
     assert json.loads(output.read_text())["goal"] == {"place": {"table": "t"}}
     assert drawing.read_text().startswith("<svg") and "n5" in drawing.read_text()
-    assert [one["before"][0] for one in says["partitions"]] == leaders(made)
+    assert [one["before"][0] for one in shown["partitions"]] == leaders(made)
     text = made.store.run(*words).out
     assert "get another leader" in text and "the hottest node has" in text
     made.store.run("cluster", "apply", output, "--yes")
-    wait_led(made, says)
-    # On a busy machine the node that is asked may not reach the coordinator for a moment.
+    wait_placed(made, shown)
+    # On a busy machine the asked node may not reach the coordinator for a moment.
     status = lambda: made.store.run("cluster", "status").out  # noqa: E731
     wait_for(lambda: "hottest: partition" in (shown := status()) and "reads/s" in shown, status)
     made.reading.end()
@@ -179,55 +181,55 @@ def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
     assert "is not what it was when the plan was made" in words
 
 
-def test_a_new_node_gets_replicas_by_the_load_and_leads_them(skewed, tmp_path):
+def test_a_new_node_gets_replicas_by_load_and_leads_them(skewed, tmp_path):
     made = skewed
     made.join("n6", "z1")
-    wait_for(lambda: is_skewed(made), lambda: f"one node is asked most: {traffic(made)}", 150)
+    wait_for(lambda: is_skewed(made), lambda: f"one node is busiest: {traffic(made)}", 150)
     before = ratio(made)
     output = tmp_path / "plan.json"
     words = ["plan", "place", "t", "--from-load", "1m", "--output", output, "--json"]
-    says = made.store.run(*words).json()
-    assert 0 < says["copies"] <= 20 and says["copied_bytes"] > 0
-    assert says["hottest_after"] < 0.6 * says["hottest_before"]
+    shown = made.store.run(*words).json()
+    assert 0 < shown["copies"] <= 20 and shown["copied_bytes"] > 0
+    assert shown["hottest_after"] < 0.6 * shown["hottest_before"]
     made.store.run("cluster", "apply", output, "--yes")
     plan = json.loads(output.read_text())
-    # Whoever came to hold something by the plan leads and answers.
+    # A node that got a replica by the plan leads and answers.
     assert len(plan["copies"]) >= 1
     made.wait_whole("t")
-    wait_led(made, says)
+    wait_placed(made, shown)
     assert "n6" in leaders(made)
     made.reading.end()
     assert made.reading.failed == []
     print(f"{before:.2f} x the mean before, {ratio(made):.2f} x afterwards")
 
 
-def test_a_coordinator_that_is_to_spreads_the_load_by_itself(kept):
+def test_a_coordinator_with_keep_balanced_spreads_the_load(kept):
     made = kept
     before = leaders(made)
 
-    def says():
+    def balance_notes():
         notes = made.status()["notes"]
         return [note for note in notes if note.startswith("load is kept balanced: t: ")]
 
-    wait_for(says, lambda: f"something was decided: {traffic(made)}", 150)
-    wait_for(lambda: leaders(made) != before, "others lead")
-    assert "replicas that are copied: 0" in says()[0]
+    wait_for(balance_notes, lambda: f"a decision is noted: {traffic(made)}", 150)
+    wait_for(lambda: leaders(made) != before, "other nodes lead")
+    assert "replicas that are copied: 0" in balance_notes()[0]
     made.wait_no_plan()
     made.reading.end()
     assert made.reading.failed == []
 
 
-def test_what_cannot_be_planned_is_refused_in_words(shared):
+def test_an_impossible_plan_is_refused_with_the_reason(shared):
     made = shared(5, zones=1)
     made.store.run("create", "t", *LIVE)
     made.wait_whole("t")
 
-    def says():
+    def has_no_reports():
         result = made.store.run("plan", "place", "t", "--from-load", "24h", code=None)
         assert result.code != 0
         return "no node reported reads or writes of t" in result.err
 
-    wait_for(says, "how much there is was told", step=0.5)
+    wait_for(has_no_reports, "sizes are reported", step=0.5)
     words = made.store.refuse("plan", "place", "none", "--from-load", "1h", code=2)
     assert "the cluster has no table" in words
     words = made.store.refuse("plan", "place", "t", code=2)
@@ -236,15 +238,15 @@ def test_what_cannot_be_planned_is_refused_in_words(shared):
     assert "1m, 1h and 24h" in words
     scheme = ["--from-load", "1h", "--scheme", "smooth"]
     assert "go with --input" in made.store.refuse("plan", "place", "t", *scheme, code=2)
-    said = []
+    results = []
 
     def counted():
-        # Nodes count from their first look on.
+        # Nodes count from their first report on.
         with made.nodes[0].cluster_client() as client:
             for key in keys():
                 client.set(key, "old")
         words = ["plan", "replicas", "t", "--from-load", "24h", "--json"]
-        said[:] = [made.store.run(*words, code=None)]
-        return said[0].code == 0 and sum(said[0].json()["R"]) == 3 * PARTITIONS
+        results[:] = [made.store.run(*words, code=None)]
+        return results[0].code == 0 and sum(results[0].json()["R"]) == 3 * PARTITIONS
 
-    wait_for(counted, lambda: f"writes were told: {said[0].out} {said[0].err}", step=1)
+    wait_for(counted, lambda: f"writes are reported: {results[0].out} {results[0].err}", step=1)

@@ -1,5 +1,5 @@
-"""forebay load --insert rows into live tables of a cluster: rows are sent to the nodes that lead
-them, as writes, in any order, by many clients, whatever dies meanwhile."""
+"""`forebay load --insert rows` into live tables of a cluster. The command sends rows as writes to
+the leading nodes, in any order, by many clients, even if a process dies."""
 
 import datetime
 import decimal
@@ -21,7 +21,7 @@ LIVE = ["--mode", "live", "--durability", "os"]
 ORDERED = [*LIVE, "--order", "ordered", "--boundary", "k05000", "--boundary", "k10000"]
 HASHED = [*LIVE, "--partitions", "4"]
 ROWS = 20_000
-# So slow that nodes die while rows come: they have some 0.6 MB.
+# The load of these rows (about 0.6 MB) is slow, so that nodes die during it.
 SLOW = ["--rate", "60K"]
 
 
@@ -35,7 +35,7 @@ def write(path, columns):
 
 
 def source(path, value="new", count=ROWS):
-    """Rows of keys in no order, and what each key is to have."""
+    """Rows of keys in random order, and the expected value of each key."""
     chance = random.Random(SEED)
     keys = names(count)
     values = {key: f"{value}-{chance.randbytes(10).hex()}" for key in keys}
@@ -65,7 +65,7 @@ def check(made, values, table="t"):
 
 
 def versions(node, table, keys):
-    """What each key's stored bytes and expiry come to, as KV.GETV tells."""
+    """For each key, the hash of its stored bytes and expiry, from KV.GETV."""
     with node.through_gateway(socket_timeout=60) as client:
         pipeline = client.pipeline(transaction=False)
         for key in keys:
@@ -73,7 +73,7 @@ def versions(node, table, keys):
         return [version for version, _ in pipeline.execute()]
 
 
-WAYS = [
+OPTIONS = [
     [],
     ["--order", "sorted", "--clients", "7", "--batch-rows", "100"],
     ["--order", "random", "--seed", "7", "--clients", "5"],
@@ -83,17 +83,17 @@ WAYS = [
 ]
 
 
-def ways():
-    """Each way with one kind of table; by night with both."""
-    for number, how in enumerate(WAYS):
+def option_sets():
+    """Each set of options with one kind of table, and nightly with both."""
+    for number, how in enumerate(OPTIONS):
         for order in ("ordered", "hashed"):
             is_first = (number % 2 == 0) == (order == "ordered")
             marks = [] if is_first else [pytest.mark.nightly]
             yield pytest.param(how, order, marks=marks, id=" ".join([order, *how]))
 
 
-@pytest.mark.parametrize(("how", "order"), list(ways()))
-def test_all_rows_come_in_any_order(three, tmp_path, how, order):
+@pytest.mark.parametrize(("how", "order"), list(option_sets()))
+def test_all_rows_are_loaded_in_any_order(three, tmp_path, how, order):
     made, table = three, "t"
     if order == "hashed":
         table = "h"
@@ -109,7 +109,7 @@ def test_all_rows_come_in_any_order(three, tmp_path, how, order):
     assert loads(made) == [] and staged(made, table) == []
 
 
-def test_one_at_a_time_in_random_order(three, tmp_path):
+def test_rows_are_loaded_one_by_one_in_random_order(three, tmp_path):
     path, values = source(tmp_path / "rows.parquet", count=2000)
     how = ["--order", "random", "--clients", "1", "--batch-rows", "1"]
     done = three.store.json(*words("t", path, *how))
@@ -127,8 +127,8 @@ ROW_COLUMNS = {
 }
 
 
-def test_values_are_those_of_a_load_by_runs(three, tmp_path):
-    """Byte for byte, of rows of many types, of numbers, and of what expires."""
+def test_rows_and_runs_load_equal_values(three, tmp_path):
+    """Compares byte for byte: rows of many types, numbers, and values that expire."""
     made = three
     keys = names(200)
     many = write(tmp_path / "rows.parquet", {"id": keys, **ROW_COLUMNS})
@@ -147,14 +147,14 @@ def test_values_are_those_of_a_load_by_runs(three, tmp_path):
             made.store.run("create", name, *HASHED, *create, "--replicas", "3")
         first = made.store.json("load", table, path, "--key", "{id}", *load)
         second = made.store.json(*words(f"{table}2", path, *load))
-        for what in first.keys() - {"seconds", "table"}:
-            assert second[what] == first[what], (table, what)
+        for field in first.keys() - {"seconds", "table"}:
+            assert second[field] == first[field], (table, field)
         stored = versions(made.nodes[0], table, keys)
         assert len(set(stored)) > 4 and b"0" * 32 not in stored
         assert versions(made.nodes[0], f"{table}2", keys) == stored, table
 
 
-def test_rows_insert_update_delete_and_add(three, tmp_path):
+def test_rows_can_insert_update_delete_and_add(three, tmp_path):
     made = three
     made.store.run("create", "n", *HASHED, "--delta", "i64", "--replicas", "3")
     base = write(tmp_path / "base.parquet", {"id": names(100), "v": [10] * 100})
@@ -167,11 +167,11 @@ def test_rows_insert_update_delete_and_add(three, tmp_path):
     }
     path = write(tmp_path / "rows.parquet", rows)
     done = made.store.json(*words("n", path, "--op", "op", "--value", "v", "--order", "random"))
-    counts = {what: done[what] for what in ("inserts", "updates", "deletes", "deltas")}
+    counts = {field: done[field] for field in ("inserts", "updates", "deletes", "deltas")}
     assert counts == dict.fromkeys(counts, 50) and done["rows"] == 200
-    there = ["10", "5", None, "15"] * 25
-    assert answered(made.nodes[1], names(200), "n") == there + ["5", "5", None, "5"] * 25
-    # Of one key, in the order of the source, whether they are composed here or there.
+    before = ["10", "5", None, "15"] * 25
+    assert answered(made.nodes[1], names(200), "n") == before + ["5", "5", None, "5"] * 25
+    # Operations on one key apply in the order of the source, wherever they are combined.
     again = {
         "id": ["k00000"] * 4 + ["k00001"] * 3,
         "v": [1, 1, 7, 1, 1, 1, 1],
@@ -185,16 +185,16 @@ def test_rows_insert_update_delete_and_add(three, tmp_path):
         assert answered(made.nodes[0], names(2), "n") == ["8", "2"]
 
 
-def test_a_plan_is_carried_out_before_rows_come(three, tmp_path):
+def test_a_plan_is_carried_out_before_rows_are_sent(three, tmp_path):
     made = three
-    # All rows come into one partition of one replica.
+    # All rows belong to one partition with one replica.
     made.store.run("create", "one", *LIVE, "--order", "ordered", "--replicas", "1")
     made.wait_whole("one")
     path, values = source(tmp_path / "rows.parquet")
     done = [None]
 
     def is_loaded():
-        # How much partitions hold is told some seconds after they came to be.
+        # Nodes report the size of new partitions some seconds later.
         more = ["--plan", "always", "--partition-bytes", "64K", "--json"]
         result = made.store.run(*words("one", path, *more), code=None)
         assert result.code == 0 or "ask again" in result.err, result.err
@@ -203,12 +203,12 @@ def test_a_plan_is_carried_out_before_rows_come(three, tmp_path):
 
     wait_for(is_loaded, "the rows are loaded", 120, 0.5)
     assert done[0].json()["rows"] == ROWS
-    assert made.heard()["live"]["tables"]["one"]["partitions"] > 1
+    assert made.ask_coordinator()["live"]["tables"]["one"]["partitions"] > 1
     check(made, values, "one")
 
 
-def begins(made, table="t"):
-    """Waits until some rows are there."""
+def wait_begun(made, table="t"):
+    """Waits until some rows are loaded."""
 
     def is_some():
         try:
@@ -217,21 +217,21 @@ def begins(made, table="t"):
         except redis.RedisError:
             return False
 
-    wait_for(is_some, "rows come")
+    wait_for(is_some, "rows are loaded")
 
 
 @pytest.mark.parametrize(
     "order", ["sorted", pytest.param("source", marks=pytest.mark.nightly)]
 )
-def test_nodes_that_die_one_after_the_other_lose_no_row(three, tmp_path, order):
+def test_nodes_that_die_in_turn_lose_no_row(three, tmp_path, order):
     made = three
     path, values = source(tmp_path / "rows.parquet")
     how = ["--order", order, "--clients", "6", "--batch-rows", "20", *SLOW]
     command = made.store.start(*words("t", path, *how, "--json"))
-    begins(made)
+    wait_begun(made)
     for node in made.nodes[:2]:
         node.kill()
-        node.start().comes_up()
+        node.start().wait_listening()
         made.wait_whole("t")
     done = made.store.finish(command)
     assert done.code == 0, done.err
@@ -239,34 +239,35 @@ def test_nodes_that_die_one_after_the_other_lose_no_row(three, tmp_path, order):
     check(made, values)
 
 
-def test_a_command_that_is_killed_leaves_rows_and_is_given_again(three, tmp_path):
+def test_a_killed_load_leaves_rows_and_can_be_repeated(three, tmp_path):
     made = three
     path, values = source(tmp_path / "rows.parquet")
     command = made.store.start(*words("t", path, "--order", "random", "--batch-rows", "10", *SLOW))
-    begins(made)
+    wait_begun(made)
     command.kill()
     command.communicate()
-    there = get_all(made.nodes[0], names())
-    some = [value for value in there if value is not None]
+    before = get_all(made.nodes[0], names())
+    some = [value for value in before if value is not None]
     assert 0 < len(some) < ROWS
-    assert all(value in (None, wanted) for value, wanted in zip(there, values, strict=True))
+    assert all(value in (None, wanted) for value, wanted in zip(before, values, strict=True))
     assert made.store.json(*words("t", path))["rows"] == ROWS
     check(made, values)
     assert staged(made) == []
 
 
 def test_deltas_are_never_added_twice(three, tmp_path):
-    """A node dies under them: all are added once, or the command says for which nobody knows."""
+    """A node dies during the load. Every delta is added once, or the error names those with an
+    unknown outcome."""
     made = three
     made.store.run("create", "n", *ORDERED, "--delta", "i64", "--replicas", "3")
     path = write(tmp_path / "rows.parquet", {"id": names(), "v": [3] * ROWS})
     command = made.store.start(
         *words("n", path, "--as", "delta", "--batch-rows", "20", "--clients", "6", *SLOW)
     )
-    begins(made)
+    wait_begun(made)
     made.nodes[0].kill()
     done = made.store.finish(command)
-    made.nodes[0].start().comes_up()
+    made.nodes[0].start().wait_listening()
     values = answered(made.nodes[1], names(), "n")
     assert set(values) <= {None, "3"}, f"seed {SEED}"
     if done.code != 0:
@@ -276,7 +277,7 @@ def test_deltas_are_never_added_twice(three, tmp_path):
         assert set(values) == {"3"}
 
 
-def test_bad_rows_end_it_before_anything_is_sent(three, tmp_path):
+def test_bad_rows_end_a_load_before_it_sends_rows(three, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("id,v\n" + "".join(f"{'' if at == 900 else at},x\n" for at in range(1000)))
     assert "line 902" in three.store.refuse(*words("t", path))
@@ -285,7 +286,7 @@ def test_bad_rows_end_it_before_anything_is_sent(three, tmp_path):
     assert (done["rows"], done["rejected"]) == (999, 1)
 
 
-def test_what_cannot_be_is_refused_with_what_to_do(three, tmp_path):
+def test_wrong_options_are_refused_with_advice(three, tmp_path):
     made = three
     path, _ = source(tmp_path / "rows.parquet", count=100)
     refuse = made.store.refuse
@@ -307,7 +308,7 @@ def test_what_cannot_be_is_refused_with_what_to_do(three, tmp_path):
     assert answered(made.nodes[0], names(100)) == [None] * 100
 
 
-def test_a_store_without_a_cluster_takes_no_rows(store, tmp_path):
+def test_insert_rows_needs_a_cluster(store, tmp_path):
     path, _ = source(tmp_path / "rows.parquet", count=100)
     store.run("create", "t", *LIVE)
     seen = store.refuse(*words("t", path), code=2)
@@ -316,7 +317,7 @@ def test_a_store_without_a_cluster_takes_no_rows(store, tmp_path):
 
 @pytest.fixture
 def login(tmp_path):
-    """A login of a user who may write to t, and the users file."""
+    """A login of a user who may write to `t`, and the users file."""
     users, file = tmp_path / "users.json", tmp_path / "login"
     secret = hashlib.sha256(b"wonder42").hexdigest()
     loader = {"name": "loader", "password_sha256": secret, "tables": ["t"]}
@@ -325,8 +326,8 @@ def login(tmp_path):
     return file, users
 
 
-def loads_in_time(made, *line):
-    """A load, once nodes that were started anew have found each other."""
+def load_once_ready(made, *line):
+    """Loads, once restarted nodes have found each other."""
     done = [None]
 
     def is_done():
@@ -338,12 +339,12 @@ def loads_in_time(made, *line):
     return done[0].json()
 
 
-def test_nodes_with_users_are_met_with_a_login(three, tmp_path, login):
+def test_a_load_uses_a_login_for_nodes_with_users(three, tmp_path, login):
     made, (login, users) = three, login
     made.store.run("create", "u", *ORDERED, "--replicas", "3")
     made.restart("--users", users)
     for node in made.nodes:
-        wait_for(node.is_ready, "it is ready")
+        wait_for(node.is_ready, "the node is ready")
     path, _ = source(tmp_path / "rows.parquet", count=500)
     seen = made.store.refuse(*words("t", path))
     assert "--login" in seen and "NOAUTH" in seen, seen
@@ -355,7 +356,7 @@ def test_nodes_with_users_are_met_with_a_login(three, tmp_path, login):
     assert "NOPERM" in seen and "--login" in seen, seen
 
 
-def test_nodes_that_speak_tls_are_met_by_it(three, tmp_path, login):
+def test_a_load_uses_tls_for_nodes_with_tls(three, tmp_path, login):
     made, (login, users) = three, login
     ca, ca_key = certificate(tmp_path, "ca")
     signed = ["-CA", ca, "-CAkey", ca_key, "-addext", "basicConstraints=critical,CA:FALSE"]
@@ -366,7 +367,7 @@ def test_nodes_that_speak_tls_are_met_by_it(three, tmp_path, login):
     path, _ = source(tmp_path / "rows.parquet", count=500)
     how = ["--login", login, "--tls-ca", ca]
     shown = ["--tls-cert", mine, "--tls-key", mine_key]
-    assert loads_in_time(made, *words("t", path, *how, *shown))["rows"] == 500
+    assert load_once_ready(made, *words("t", path, *how, *shown))["rows"] == 500
     assert "no node of the cluster reports" in made.store.refuse(*words("t", path, *how))
     other, _ = certificate(tmp_path, "other")
     how = ["--login", login, "--tls-ca", other, *shown]

@@ -1,13 +1,13 @@
-"""Partitions of live tables of a cluster that are split, by real processes."""
+"""Splits of live tables' partitions in a cluster, by real processes."""
 
 import signal
 import threading
 
 import pytest
 import redis
-from beside_redis import dice_of_test
+from beside_redis import seeded_rng
 from harness import WAIT_S, wait_for
-from histories import Clients, gateway, held
+from histories import Clients, gateway, read_keys
 from redis.crc import key_slot
 
 KEYS = 6
@@ -21,14 +21,14 @@ def made(shared):
     return made
 
 
-def test_both_halves_have_what_the_whole_had(made):
+def test_both_children_keep_all_keys_of_the_split_partition(made):
     keys = [f"t:{i:03}" for i in range(300)]
     with gateway(made["n1"]) as client:
         for key in keys:
             client.set(key, key)
         assert made.split("t", "100") == 1
         assert made.split("t", "200") == 2
-        assert made.split("t", "200") == 2, "it is there"
+        assert made.split("t", "200") == 2, "a repeated split changes nothing"
         for node in made.nodes:
             with gateway(node) as other:
                 assert other.mget(keys) == keys
@@ -44,8 +44,8 @@ def test_both_halves_have_what_the_whole_had(made):
 
 
 class Walker(threading.Thread):
-    """Walks over all keys again and again: those that are always there are always found, once in
-    a range, and in its order."""
+    """Walks over all keys in a loop. Each walk must find all permanent keys, once each and in order
+    in ranges."""
 
     def __init__(self, node, keys):
         super().__init__(daemon=True)
@@ -75,20 +75,20 @@ class Walker(threading.Thread):
         assert self.walks > self.refused, (self.walks, self.refused)
 
 
-def in_range(client, *way):
-    """The keys t:k..., by pages."""
+def in_range(client, *reverse):
+    """The keys t:k..., page by page."""
     found, ends = [], ["t:k", "*t:k"]
     while True:
-        words = ["KV.RANGE", *ends, "LIMIT", 30, *way, "KEYS"]
+        words = ["KV.RANGE", *ends, "LIMIT", 30, *reverse, "KEYS"]
         following, keys = client.execute_command(*words)
         found += keys
         if following is None:
             return found
-        ends[1 if way else 0] = following
+        ends[1 if reverse else 0] = following
 
 
 def leader(made, at):
-    """The node that leads the partition with that key."""
+    """The node that leads the partition of that key."""
     ports = {str(one.port): one for one in made.nodes}
     found = []
 
@@ -103,21 +103,21 @@ def leader(made, at):
     return found[0]
 
 
-def begun(made, at):
-    """A cut that is under way."""
+def begin_split(made, at):
+    """Starts a split, and returns a function that waits for its end."""
     seen = []
     thread = threading.Thread(target=lambda: seen.append(made.split("t", at)))
     thread.start()
 
     def end():
         thread.join(120)
-        assert seen, f"{at} is cut"
+        assert seen, f"{at} is not split"
 
     return end
 
 
-def test_clients_are_answered_rightly_while_partitions_are_cut(made):
-    seed, _ = dice_of_test()
+def test_clients_get_correct_answers_during_splits(made):
+    seed, _ = seeded_rng()
     keys = [f"t:k{i:03}" for i in range(200)]
     with gateway(made["n1"]) as client:
         client.mset(dict.fromkeys(keys, 1))
@@ -129,50 +129,50 @@ def test_clients_are_answered_rightly_while_partitions_are_cut(made):
             made.split("t", at)
             clients.resume()
     walker.end()
-    uncertain, _ = clients.troubled()
-    assert uncertain == 0, "nobody died"
-    clients.check(seed, held(made["n1"], KEYS))
+    uncertain, _ = clients.count_failures()
+    assert uncertain == 0, "no node died"
+    clients.check(seed, read_keys(made["n1"], KEYS))
 
 
 @pytest.mark.nightly
-def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
-    seed, rng = dice_of_test()
+def test_histories_are_linearizable_while_nodes_die_during_splits(made):
+    seed, rng = seeded_rng()
     with Clients(made.nodes, seed, KEYS) as clients:
         clients.resume()
-        for at, who in [("p", "leader"), ("n3", "coordinator"), ("r2", "leader"), ("r4", "all")]:
-            cut = begun(made, at)
+        for at, victim in [("p", "leader"), ("n3", "coordinator"), ("r2", "leader"), ("r4", "all")]:
+            wait_split = begin_split(made, at)
             threading.Event().wait(rng.uniform(0, 1.5))
             faulty = {"leader": [leader(made, at)], "coordinator": [made.coordinator()]}
-            faulty = faulty.get(who, made.nodes)
+            faulty = faulty.get(victim, made.nodes)
             for node in faulty:
                 node.kill()
             for node in faulty:
                 node.start()
             for node in faulty:
-                node.comes_up()
-            cut()
+                node.wait_listening()
+            wait_split()
             clients.resume()
-    clients.check(seed, held(made["n1"], KEYS))
+    clients.check(seed, read_keys(made["n1"], KEYS))
 
 
 @pytest.mark.nightly
-def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(lossy_cluster):
+def test_histories_are_linearizable_over_a_lossy_network_during_splits(lossy_cluster):
     made = lossy_cluster(3)
     with Clients(made.nodes, made.seed, KEYS) as clients:
         clients.resume()
-        made.weather.lost, made.weather.doubled, made.weather.delay_s = 0.02, 0.1, 0.05
+        made.faults.lost, made.faults.doubled, made.faults.delay_s = 0.02, 0.1, 0.05
         slots = {key_slot(f"t:{kind}{i}".encode()) for kind in "rn" for i in range(KEYS)}
         for slot in made.rng.sample(sorted(slots), 3):
             made.split("t", slot, "--slot")
             clients.resume()
-        made.weather.heal()
+        made.faults.heal()
         clients.resume()
         rows = len(made.map(made.nodes[0]))
-    clients.check(made.seed, held(made["n1"], KEYS))
+    clients.check(made.seed, read_keys(made["n1"], KEYS))
     assert rows == len(made.tags) + 3
 
 
-def test_what_cannot_be_cut_is_refused(made):
+def test_an_impossible_split_is_refused(made):
     def seen(table, *words):
         return made.store.run("cluster", "split", table, *words, code=1).err
 
@@ -191,7 +191,7 @@ def test_what_cannot_be_cut_is_refused(made):
         with pytest.raises(redis.RedisError, match="atomic within one partition"):
             client.pipeline().set("t:a", 2).set("t:z", 2).execute()
         assert client.mget("t:a", "t:z") == ["1", "1"]
-        # What was watched in the one partition is still compared.
+        # A watch from before the split still sees changes.
         with client.pipeline() as watching:
             watching.watch("t:z")
             made.split("t", "q")
@@ -203,8 +203,8 @@ def test_what_cannot_be_cut_is_refused(made):
         assert client.get("t:z") == "3"
 
 
-def test_a_follower_that_was_away_has_both_halves(made):
-    seed, _ = dice_of_test()
+def test_a_follower_that_was_down_gets_both_children(made):
+    seed, _ = seeded_rng()
     long = "x" * (200 << 10)
     with Clients(made.nodes[:2], seed, KEYS) as clients:
         clients.resume()
@@ -213,20 +213,20 @@ def test_a_follower_that_was_away_has_both_halves(made):
             away.kill()
             made.split("t", at)
             with gateway(next(node for node in made.nodes if node is not away)) as client:
-                # More than is kept of a log in memory: what was away gets a copy.
+                # This is more than the log keeps in memory, so the stopped node gets a copy.
                 for i in range(writes):
                     wait_for(lambda i=i: is_set(client, f"t:a{i}", long), "a write")
                     wait_for(lambda i=i: is_set(client, f"t:z{i}", long), "a write")
-            away.start().comes_up()
+            away.start().wait_listening()
             clients.resume()
             made.wait_whole("t")
-        # The two that have all: each half goes on with the one that was away.
+        # One of the two complete nodes stops: each child continues with the restarted node.
         other = next(node for node in made.nodes if node is not away)
         other.signal(signal.SIGSTOP)
         clients.resume()
         other.signal(signal.SIGCONT)
         clients.resume()
-    clients.check(seed, held(made["n1"], KEYS))
+    clients.check(seed, read_keys(made["n1"], KEYS))
 
 
 def is_set(client, key, value):
@@ -236,7 +236,7 @@ def is_set(client, key, value):
         return False
 
 
-def test_loads_and_cuts_wait_for_each_other(made, tmp_path):
+def test_loads_and_splits_wait_for_each_other(made, tmp_path):
     def rows(name, value):
         source = tmp_path / f"{name}.csv"
         source.write_text("id,v\n" + "".join(f"{i:05},{value}\n" for i in range(20_000)))
@@ -245,15 +245,15 @@ def test_loads_and_cuts_wait_for_each_other(made, tmp_path):
     keys = [f"t:{i:05}" for i in range(20_000)]
     made.store.run(*rows("first", "a"))
     loading = made.store.start(*rows("second", "b"))
-    cuts, busy = [], 0
+    splits, busy = [], 0
     for at in ("05000", "10000", "15000"):
         result = made.store.run("cluster", "split", "t", "--at", at, "--json", code=None)
-        cuts += [at] * (result.code == 0)
+        splits += [at] * (result.code == 0)
         busy += "is under way" in result.err
         assert result.code == 0 or "then ask again" in result.err, result.err
     ended = made.store.finish(loading)
     assert ended.code in (0, 4), ended.err
-    assert cuts or busy
+    assert splits or busy
     for at in ("05000", "10000", "15000"):
         made.split("t", at)
     made.store.run(*rows("third", "c"))

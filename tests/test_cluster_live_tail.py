@@ -1,4 +1,4 @@
-"""Replicas that were away catch up by the tail of the log, and by a copy where that is gone."""
+"""Replicas that were down catch up by the log's tail, or by a copy if the tail is gone."""
 
 import signal
 
@@ -8,9 +8,9 @@ from harness import wait_for
 
 TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "1"]
 VALUE_BYTES = 64 << 10
-# 50 MB; what memory keeps for replicas that are behind is 4 MiB.
+# The writes take 50 MB. Memory keeps 4 MiB for lagging replicas.
 COUNT = 800
-# Enough to fill it several times.
+# The writes fill this budget several times.
 MEMORY = "32M"
 
 
@@ -23,7 +23,7 @@ def value(number):
 
 
 def parts(made):
-    """The node that leads the only partition, and one that does not."""
+    """The node that leads the only partition, and a follower."""
     with made.nodes[0].through_gateway() as client:
         [[_, _, nodes]] = client.execute_command("KV.MAP", "t")
     leader = next(node for node in made.nodes if nodes[0].endswith(f":{node.port}"))
@@ -40,7 +40,7 @@ def write(node, numbers):
 
 
 def has_all(node, count):
-    """Whether a replica that follows answers what was written last, having all that was decided."""
+    """Whether a follower has all decided entries and answers the last writes."""
     try:
         with node.client(decode_responses=False) as client:
             client.execute_command("READONLY")
@@ -52,24 +52,24 @@ def has_all(node, count):
 
 def wait_away(leader):
     silent = 'forebay_cluster_unreachable_replicas{table="t"}'
-    wait_for(lambda: leader.metric(silent) == 1, "the leader misses it")
+    wait_for(lambda: leader.metric(silent) == 1, "the leader reports the replica")
 
 
 def wait_caught_up(made, node, count):
-    """Until who leads has all replicas answer and none lack anything, and the node has all. Before
-    that a node which has just started may have others answer."""
+    """Waits until all replicas answer and have all entries, and the node has all values. Before
+    that, a restarted node may forward reads."""
     of = '{table="t"}'
 
     def is_whole(one):
         names = ("led_partitions", "unreachable_replicas", "replica_lag_entries")
         return [one.metric(f"forebay_cluster_{name}{of}") for name in names] == [1, 0, 0]
 
-    wait_for(lambda: any(map(is_whole, made.nodes)), "all replicas have all", 120, 0.1)
-    wait_for(lambda: has_all(node, count), "it has all")
+    wait_for(lambda: any(map(is_whole, made.nodes)), "all replicas have all entries", 120, 0.1)
+    wait_for(lambda: has_all(node, count), "the node has all values")
 
 
-def log_bytes(node, what):
-    return node.metric(f'forebay_cluster_log_bytes{{table="t",for="{what}"}}')
+def log_bytes(node, reason):
+    return node.metric(f'forebay_cluster_log_bytes{{table="t",for="{reason}"}}')
 
 
 def tail_bytes(node):
@@ -77,20 +77,20 @@ def tail_bytes(node):
 
 
 @pytest.mark.parametrize("how", ["killed", "stood still"])
-def test_who_was_away_for_50_mb_is_sent_the_tail(shared, how):
+def test_a_replica_that_missed_50_mb_gets_the_tail(shared, how):
     made = shared(3, args=["--memory", MEMORY])
     made.store.run("create", "t", *TABLE)
     leader, away = parts(made)
     write(leader, range(0, 200))
-    wait_for(lambda: has_all(away, 200), "it follows")
+    wait_for(lambda: has_all(away, 200), "the node follows")
     before = sum(tail_bytes(node) for node in made.nodes if node is not away)
     copies = 0 if how == "killed" else away.metric("forebay_cluster_copies_total")
     away.kill() if how == "killed" else away.signal(signal.SIGSTOP)
     write(leader, range(200, 200 + COUNT))
-    # Most of it is in files alone.
-    wait_for(lambda: log_bytes(leader, "kept") > 0, "it is kept for who is away")
+    # Most of the tail is only in files.
+    wait_for(lambda: log_bytes(leader, "kept") > 0, "the log is kept for the lagging replica")
     wait_away(leader)
-    away.start().comes_up() if how == "killed" else away.signal(signal.SIGCONT)
+    away.start().wait_listening() if how == "killed" else away.signal(signal.SIGCONT)
     wait_caught_up(made, away, 200 + COUNT)
     assert away.metric("forebay_cluster_copies_total") == copies
     if how == "killed":
@@ -98,20 +98,20 @@ def test_who_was_away_for_50_mb_is_sent_the_tail(shared, how):
         assert read - before > 0.8 * COUNT * VALUE_BYTES, (read, before)
 
 
-def test_who_was_away_for_longer_is_brought_a_copy(cluster):
+def test_a_replica_that_missed_more_than_the_retention_gets_a_copy(cluster):
     made = cluster(3, args=["--memory", MEMORY, "--log-retention", "1M"])
     made.store.run("create", "t", *TABLE)
     leader, away = parts(made)
     write(leader, range(0, 200))
     away.kill()
     write(leader, range(200, 200 + COUNT))
-    # Segments of 16 MiB: the newest one stays, and one that it takes turns with.
+    # The log keeps two segments of 16 MiB: the newest one, and the one that it alternates with.
     is_short = lambda: log_bytes(leader, "kept") < 34 << 20  # noqa: E731
     wait_for(is_short, lambda: f"the log is short: {log_bytes(leader, 'kept')}")
     wait_away(leader)
-    away.start().comes_up()
+    away.start().wait_listening()
     wait_caught_up(made, away, 200 + COUNT)
     assert away.metric("forebay_cluster_copies_total") == 1
-    # It goes on by the log.
+    # The replica continues by the log.
     write(leader, range(200 + COUNT, 400 + COUNT))
-    wait_for(lambda: has_all(away, 400 + COUNT), "it follows")
+    wait_for(lambda: has_all(away, 400 + COUNT), "the node follows")

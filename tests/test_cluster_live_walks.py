@@ -1,4 +1,4 @@
-"""Walks through live tables of a cluster, and deleting ranges of them, by real processes."""
+"""Walks through live tables of a cluster and deletion of their ranges, by real processes."""
 
 import threading
 
@@ -32,8 +32,8 @@ def walked(client, **options):
     return list(client.scan_iter(**options))
 
 
-def again(call):
-    """What a call gives, once it is answered: who led may have died."""
+def retry(call):
+    """The result of a call, repeated until it is answered, because the leader may have died."""
     answers = []
 
     def is_answered():
@@ -43,11 +43,11 @@ def again(call):
             return False
         return True
 
-    wait_for(is_answered, "it is answered")
+    wait_for(is_answered, "the call is answered")
     return answers[0]
 
 
-def test_walks_come_to_batch_and_live_tables(made, source):
+def test_walks_reach_batch_and_live_tables(made, source):
     made.store.push("people", source(500))
     with made["n1"].through_gateway() as client:
         put(client, "t", NAMES)
@@ -67,7 +67,7 @@ def test_walks_come_to_batch_and_live_tables(made, source):
                 assert walked(other, _type="list") == []
         drawn = {client.randomkey().split(":")[0] for _ in range(200)}
         assert drawn == {"people", "t", "log"}
-    # Who asks every primary comes to each key once.
+    # A client that asks every primary gets each key once.
     with made["n2"].cluster_client() as client:
         keys = list(client.scan_iter(count=20))
         assert sorted(keys) == sorted(set(keys)) and len(keys) == 500 + len(live)
@@ -77,7 +77,7 @@ def test_walks_come_to_batch_and_live_tables(made, source):
         )
 
 
-def test_a_walk_goes_on_when_a_leader_dies(made):
+def test_a_walk_continues_when_a_leader_dies(made):
     names = [f"{number:05}" for number in range(3000)]
     with made["n1"].through_gateway() as client:
         put(client, "t", names)
@@ -87,7 +87,7 @@ def test_a_walk_goes_on_when_a_leader_dies(made):
             if calls == 10:
                 made["n3"].kill()
             at = cursor
-            cursor, keys = again(lambda at=at: client.scan(at, count=50))
+            cursor, keys = retry(lambda at=at: client.scan(at, count=50))
             found += keys
             if cursor == 0:
                 break
@@ -97,7 +97,7 @@ def test_a_walk_goes_on_when_a_leader_dies(made):
 
 
 def items(client, *words):
-    """The keys of a KV.RANGE, asked for piece by piece, and in how many replies they came."""
+    """The keys of a paged KV.RANGE, and the number of replies."""
     start, end, *options = words
     keys, replies = [], 0
     while True:
@@ -108,7 +108,7 @@ def items(client, *words):
         start, end = (start, after) if "REV" in options else (after, end)
 
 
-def test_ranges_come_in_order_both_ways(made):
+def test_ranges_are_in_order_in_both_directions(made):
     with made["n1"].through_gateway() as client:
         put(client, "log", NAMES)
         assert len(set(leaders(client, "log"))) == 3
@@ -134,7 +134,7 @@ def test_a_range_is_answered_when_a_leader_dies(made):
     with made["n1"].through_gateway() as client:
         put(client, "log", NAMES)
         made["n2"].kill()
-        found, _ = again(lambda: items(client, "log:", "+", "LIMIT", "9", "REV"))
+        found, _ = retry(lambda: items(client, "log:", "+", "LIMIT", "9", "REV"))
         assert found == [f"log:{name}" for name in reversed(NAMES)]
 
 
@@ -144,15 +144,15 @@ def test_ranges_are_deleted_in_all_partitions(made):
         put(client, "t", NAMES)
         deleted = [name for name in NAMES if "b05" <= name < "n03"]
         assert client.execute_command("KV.DELRANGE", "log:b05", "(log:n03") == len(deleted)
-        left = [f"log:{name}" for name in NAMES if name not in deleted]
-        assert items(other, "log:", "+")[0] == left
+        remaining = [f"log:{name}" for name in NAMES if name not in deleted]
+        assert items(other, "log:", "+")[0] == remaining
         assert client.execute_command("KV.DELRANGE", "log:b05", "(log:n03") == 0
         assert client.execute_command("KV.DELRANGE", "log:a00", "log:a04", "NOCOUNT") == "OK"
-        assert items(other, "log:", "+")[0] == left[5:]
+        assert items(other, "log:", "+")[0] == remaining[5:]
         with pytest.raises(redis.RedisError, match="no key order"):
             client.execute_command("KV.DELRANGE", "t:", "+")
         assert client.execute_command("FLUSHDB", "t")
-        assert walked(other, match="t:*") == [] and items(other, "log:", "+")[0] == left[5:]
+        assert walked(other, match="t:*") == [] and items(other, "log:", "+")[0] == remaining[5:]
         assert client.execute_command("FLUSHDB", "log", "ASYNC")
         assert walked(other) == [] and other.dbsize() == 0 and other.randomkey() is None
         put(client, "t", NAMES[:5])
@@ -188,9 +188,9 @@ def test_ranges_are_deleted_beside_writers(made):
                 )
                 before = {letter: list(keys) for letter, keys in acknowledged.items()}
                 assert client.execute_command("KV.DELRANGE", "log:a", "(log:h") >= 0
-                gone = client.mget(before["b"] + before["g"])
-                assert set(gone) == {None}
-                # What lies behind the range stays.
+                deleted = client.mget(before["b"] + before["g"])
+                assert set(deleted) == {None}
+                # Keys beyond the range stay.
                 assert None not in client.mget(before["p"])
     finally:
         is_over.set()

@@ -26,7 +26,7 @@ def is_changed(pipe):
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_what_another_client_writes_breaks_a_watch(made, protocol):
+def test_a_write_by_another_client_breaks_a_watch(made, protocol):
     mine = made["n1"].through_gateway(protocol=protocol)
     with mine as client, made["n2"].through_gateway() as other:
         for key in [f"t:{{{number}}}" for number in range(8)]:
@@ -47,7 +47,7 @@ def test_what_another_client_writes_breaks_a_watch(made, protocol):
                     queue(pipe, key)
                     assert is_changed(pipe)
                     assert client.get(key + "x") == "old"
-                    # What was watched is forgotten.
+                    # EXEC ended the watch.
                     queue(pipe, key)
                     assert len(pipe.execute()) == 1
             pipe = client.pipeline()
@@ -73,7 +73,7 @@ def test_a_watch_of_a_table_that_is_dropped_executes_nothing(made):
         assert client.get("t:a") is None
 
 
-def test_watches_of_other_partitions_are_refused_in_words(made):
+def test_watches_of_other_partitions_are_refused_with_a_reason(made):
     with made["n1"].through_gateway() as client:
         keys = [f"t:{number}" for number in range(12)]
         refused = 0
@@ -104,7 +104,7 @@ def test_a_watch_outlives_the_death_of_a_leader(made):
                 pipe.set(key + "w", "mine" if pipes is kept else "never")
                 pipes.append(pipe)
         made["n3"].kill()
-        wait_for(lambda: written(other, [key + "v" for key in keys]), "others lead")
+        wait_for(lambda: written(other, [key + "v" for key in keys]), "other nodes lead")
         assert [is_changed(pipe) for pipe in kept] == [False] * 12
         for key in keys:
             other.set(key, "1")
@@ -120,7 +120,7 @@ def written(client, keys):
 
 
 def test_a_counter_incremented_through_three_nodes_counts_exactly(made):
-    """Four threads read, then write where nobody did meanwhile."""
+    """Four threads read, then write if no other client wrote meanwhile."""
     failed, conflicts = [], []
 
     def add(node):
@@ -154,7 +154,7 @@ def test_a_counter_incremented_through_three_nodes_counts_exactly(made):
     assert conflicts
 
 
-def test_a_multi_of_many_commands_is_done_at_each_node(made):
+def test_a_multi_of_many_commands_works_at_each_node(made):
     count, most = 40_000, 0
     for node in made.nodes:
         with node.through_gateway(socket_timeout=60) as client:
@@ -167,7 +167,8 @@ def test_a_multi_of_many_commands_is_done_at_each_node(made):
                 try:
                     done = pipe.execute()
                 except redis.RedisError as error:
-                    # On a busy machine another comes to lead meanwhile. All of it is done, or none.
+                    # On a busy machine the leader may change meanwhile. The transaction is done
+                    # whole or not at all.
                     assert "nobody knows" in str(error) or "nothing was written" in str(error)
                     assert int(client.get("t:many") or 0) % count == 0
                     for _ in range(count):

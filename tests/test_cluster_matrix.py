@@ -1,25 +1,26 @@
-"""Six faults at five moments of a push, with real processes over a bucket. Whatever happens, no
-reply is mixed, the push's exit code is true, and what is healed serves one version and takes the
-next push.
+"""Six faults at five moments of a push, with real processes over a bucket.
 
-The moments are those of the simulator (sim_tests/matrix.rs); they are met by holding a request to
-the bucket, or a node's disk:
+In every case no reply is mixed, and the push's exit code is true. After healing, all nodes serve
+one version, and the next push succeeds.
 
-    preparing   the first runs are asked for; nobody has any
-    verifying   two nodes have proved the version, and one is still bringing it
-    committing  the head is written, and the coordinator does not know yet
-    confirming  the head is known, and one node does not come to say that it serves it
-    reverting   a node did not say so for 10 s, and does not come to go back; another one is struck
+The moments are those of the simulator (sim_tests/matrix.rs). The test reaches them by holding a
+request to the bucket, or by stalling a node's disk:
 
-What a fault is at each moment:
+    preparing   the first runs are requested; no node has any
+    verifying   two nodes have verified the version, and one still fetches it
+    committing  the head is written, and the coordinator does not know it yet
+    confirming  the head is known, and one node does not confirm that it serves it
+    reverting   a node did not confirm for 10 s, and does not revert; another node fails
 
-    node dead         kill -9; it is started again when the push has ended
-    node cut off      silence between it and the bucket and all nodes, both ways; clients reach it
-    coordinator dead  kill -9; it is started again at once
-    store away        503 to nodes and commands alike, until there is no coordinator any more
-    damage            preparing: runs come damaged to one node. From then on a version is here and
-                      read back, so the disk of that node is full instead
-    operator          preparing, committing: the push is killed. Else a second push of the table
+The fault at each moment:
+
+    node dead         kill -9; the node starts again when the push has ended
+    node cut off      no traffic to the bucket and all nodes, in both directions; clients reach it
+    coordinator dead  kill -9; the node starts again at once
+    store away        503 for nodes and commands, until there is no coordinator any more
+    damage            preparing: one node receives damaged runs. Later the version is already
+                      verified, so that node's disk is full instead
+    operator          preparing, committing: the push is killed. Otherwise a second push starts
 """
 
 import json
@@ -44,8 +45,8 @@ from fault_injection import (
 )
 from harness import wait_for
 
-# The exit code of the push. Where the store is away, runs that are not here yet may still come, or
-# not. A push that is killed goes on without its command.
+# The exit code of the push. If the store is away, missing runs may or may not arrive. A killed push
+# continues without its command.
 TABLE = """
     fault             preparing  verifying  committing  confirming  reverting
     node dead         6          6          6           6           5
@@ -62,7 +63,7 @@ CASES = {
     for moment, code in zip(ROWS[0][1:], codes, strict=True)
 }
 SIGKILL = -9
-# Between two reads at each node: all that nodes say to each other goes through this process.
+# Pause between two reads at each node. All traffic between nodes goes through this process.
 PAUSE_S = 0.05
 CODES = {"killed": [SIGKILL], "0/5": [0, 5], "0": [0], "5": [5], "6": [6]}
 
@@ -87,8 +88,8 @@ def verifying(made, table, hit, other):
         if is_of_run(exchange) and not is_done and node is other:
             gate.hold()
 
-    def two_are_ready(says):
-        rollout = table_of(says, "t")["rollout"]
+    def two_are_ready(status):
+        rollout = table_of(status, "t")["rollout"]
         return rollout and rollout["ready"] == 2
 
     def wait():
@@ -112,13 +113,13 @@ def committing(made, table, hit, other):
             if is_done:
                 gate.hold()
         elif is_written.is_set() and gets_head(exchange):
-            # Or a node would serve, and say so, before it is struck.
+            # Otherwise a node could serve, and report it, before the fault.
             gate.wait_opened()
 
     def wait():
         gate.wait_reached()
         head = re.search(rb'"revision":(\d+)', made.store.read("cluster/head"))
-        assert int(head[1]) > made.heard()["revision"], "the coordinator knows of it"
+        assert int(head[1]) > made.ask_coordinator()["revision"], "the coordinator knows it"
 
     with held(made, watch, gate):
         yield wait
@@ -133,7 +134,7 @@ def reverting(made, table, hit, other):
 
 
 MOMENTS = {one.__name__: one for one in (preparing, verifying, committing, confirming, reverting)}
-# As the coordinator tells it then. That of a commit that it does not know of yet is the one before.
+# The phase that the coordinator reports at each moment. It does not know a commit at once.
 PHASES = {
     "preparing": "preparing",
     "verifying": "preparing",
@@ -143,7 +144,7 @@ PHASES = {
 }
 
 
-def strike(made, table, fault, moment, hit, push):
+def inject(made, table, fault, moment, hit, push):
     if fault in ("node dead", "coordinator dead"):
         hit.kill()
     elif fault == "node cut off":
@@ -161,28 +162,29 @@ def strike(made, table, fault, moment, hit, push):
 
 
 def has_no_coordinator(made):
-    heard = made.heard()
-    return heard is None or heard["coordinator"] is None
+    status = made.ask_coordinator()
+    return status is None or status["coordinator"] is None
 
 
-def after_the_strike(made, fault, hit):
-    """What is over before the push is."""
+def end_fault(made, fault, hit):
+    """Ends those faults that end before the push does."""
     if fault == "coordinator dead":
-        hit.start().comes_up()
+        hit.start().wait_listening()
     elif fault == "store away":
-        wait_for(lambda: has_no_coordinator(made), made.heard)
+        wait_for(lambda: has_no_coordinator(made), made.ask_coordinator)
         made.is_away = False
 
 
-# The worst of each fault, so that each moment is met; the simulator has all (sim_tests/matrix.rs).
-EACH_TIME = {
+# One severe case of each fault, so that each moment occurs. The simulator has all cases
+# (sim_tests/matrix.rs).
+DAILY = {
     ("store away", "preparing"),
     ("coordinator dead", "committing"),
     ("node dead", "confirming"),
     ("node cut off", "reverting"),
 }
 PARAMETERS = [
-    pytest.param(*case, marks=[] if case in EACH_TIME else [pytest.mark.nightly]) for case in CASES
+    pytest.param(*case, marks=[] if case in DAILY else [pytest.mark.nightly]) for case in CASES
 ]
 
 
@@ -193,19 +195,19 @@ def test_a_fault_at_a_moment_of_a_push(tables, fault, moment):
     coordinator, *others = made.roles()
     hit, other = (coordinator, others[0]) if fault == "coordinator dead" else others
     with readers_of(made, before) as readers:
-        new, serving = the_case(table, fault, moment, hit, other)
+        new, serving = run_case(table, fault, moment, hit, other)
         for reader in readers.values():
             reader.wait_for(table.version)
     for node, reader in readers.items():
         reader.end()
         assert reader.mixed == []
-        # Who is dead answers nobody, and who is cut off does not reach what it does not hold.
+        # Reads fail at a dead node, and at an isolated node without the rows.
         if node is not hit or fault not in ("node dead", "node cut off", "coordinator dead"):
             assert reader.failed == []
             steps = [new] if serving == new else []
             seen = [[before, *steps, table.version]]
             if moment == "reverting":
-                # What is taken back may have been read.
+                # Readers may have seen the version that was rolled back.
                 seen.append([before, new, before, table.version])
             assert reader.seen in seen
     tables.give_back(table)
@@ -223,51 +225,52 @@ def readers_of(made, version):
             reader.over.set()
 
 
-def the_case(table, fault, moment, hit, other):
-    """Pushes, strikes and heals; gives the version that was struck, and what served then."""
+def run_case(table, fault, moment, hit, other):
+    """Pushes, injects the fault and heals. Returns the new version, and the one that serves."""
     made, before = table.made, table.version
     with MOMENTS[moment](made, table, hit, other) as wait:
         push = table.begin()
         wait()
-        # What the coordinator says: it may not know the newest revision.
-        rollout = table_of(made.wait_for(lambda says: True), "t")["rollout"]
+        # The coordinator's status, which may lag behind the newest revision.
+        rollout = table_of(made.wait_for(lambda status: True), "t")["rollout"]
         assert rollout["phase"] == PHASES[moment]
         new = rollout["to"]
-        strike(made, table, fault, moment, hit, push)
-    after_the_strike(made, fault, hit)
+        inject(made, table, fault, moment, hit, push)
+    end_fault(made, fault, hit)
     done = made.store.finish(push)
     if done.code == SIGKILL:
-        made.wait_for(lambda says: phase_of(says) is None)
-    serving = what_the_code_says(made, table, done, CODES[CASES[fault, moment]], hit, before, new)
+        made.wait_for(lambda status: phase_of(status) is None)
+    serving = check_exit_code(made, table, done, CODES[CASES[fault, moment]], hit, before, new)
     made.heal()
     for node in made.nodes:
         make_room(node.disk)
         if not node.alive():
-            node.start().comes_up()
+            node.start().wait_listening()
     made.wait_up()
     status = made.table("t")
     assert (status["version"], status["rollout"]) == (serving, None)
     for node in made.nodes:
         wait_for(lambda node=node: versions_at(node) == {serving}, node.name)
-    says = table.push()
-    table.version = says["version"]
-    assert says["rollout"]["excluded"] == []
+    result = table.push()
+    table.version = result["version"]
+    assert result["rollout"]["excluded"] == []
     for node in made.nodes:
         assert versions_at(node) == {table.version}
     return new, serving
 
 
-def what_the_code_says(made, table, done, expected, hit, before, new):
-    """Asserts that the exit code is true of what serves now; gives the version that has to."""
+def check_exit_code(made, table, done, expected, hit, before, new):
+    """Checks that the exit code is true of the serving version, and returns that version."""
     assert done.code in expected, (done.code, done.err)
-    says = done.out.splitlines()
+    lines = done.out.splitlines()
     if done.code == 6:
-        assert json.loads(says[-1])["rollout"]["excluded"] == [hit.name]
+        assert json.loads(lines[-1])["rollout"]["excluded"] == [hit.name]
     elif done.code == 0:
-        assert json.loads(says[-1])["rollout"]["excluded"] == []
+        assert json.loads(lines[-1])["rollout"]["excluded"] == []
     serving = before if done.code == 5 else new
     for node in made.alive():
-        # One that is cut off may answer from the version before, or the one that was taken back.
+        # An isolated node may answer with the previous version, or with the one that was rolled
+        # back.
         if node.name not in made.cut:
             assert versions_at(node) == {serving}, node.name
     return serving

@@ -1,4 +1,4 @@
-"""What nodes tell Prometheus of their cluster is right, and the shipped rules ask for no more."""
+"""The metrics of cluster nodes are correct, and the shipped alert rules use only existing ones."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ from secured import Secured
 RULES = Path(__file__).parent.parent / "deploy/alerts.yml"
 RULE_TESTS = RULES.with_name("alerts_test.yml")
 DOCUMENTS = RULES.parent.parent
-# What is left free beside what is brought.
+# Space that stays free beside fetched data.
 SPARE_BYTES = 16 << 20
 LIVE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
 
@@ -44,7 +44,7 @@ def states(node):
 
 
 def holders(node, table):
-    """Of each range the ports of the nodes that have it."""
+    """For each range, the ports of the nodes that have it."""
     with node.client(decode_responses=True) as client:
         ranges = client.execute_command("KV.MAP", table)
     return [[int(address.rsplit(":", 1)[1]) for address in row[2]] for row in ranges]
@@ -52,7 +52,7 @@ def holders(node, table):
 
 @pytest.fixture
 def made(shared, tmp_path):
-    """Three nodes; `twice` is on two of them each, `once` on one."""
+    """Three nodes. Table `twice` has two replicas, and `once` has one."""
     made = shared(3)
     made.path = write(people(300), tmp_path / "people.parquet")
     for table, replicas in (("twice", "2"), ("once", "1")):
@@ -63,7 +63,7 @@ def made(shared, tmp_path):
 
 @pytest.fixture
 def page(made, tmp_path):
-    """All that nodes tell, after some commands, and what a server with a certificate does."""
+    """All metrics of nodes after some commands, and those of a server with a certificate."""
     made.store.run("create", "carts", *LIVE)
     with made.nodes[0].through_gateway() as client:
         for i in range(50):
@@ -76,19 +76,19 @@ def page(made, tmp_path):
     return samples(made.nodes[0].ask("/metrics")[1]) + samples(alone)
 
 
-# Of servers that pull (test_pull.py), and of tables that were backed up (test_describe.py).
-ELSEWHERE = {"forebay_pull_failing", "forebay_table_backup_timestamp_seconds"}
+# Metrics of servers that pull (test_pull.py), and of backups (test_describe.py).
+OTHER_METRICS = {"forebay_pull_failing", "forebay_table_backup_timestamp_seconds"}
 
 
-def test_the_rules_ask_for_what_is_there(page):
+def test_the_rules_use_only_existing_metrics(page):
     names = {name for name, _ in page}
     asked = set()
     for rule in rules():
         expression = rule["expr"]
         for name, matchers in re.findall(r"(?<![:\w])(forebay_\w+)(?:\{([^}]*)\})?", expression):
             asked.add(name)
-            assert name in names | ELSEWHERE, rule
-            if name in ELSEWHERE:
+            assert name in names | OTHER_METRICS, rule
+            if name in OTHER_METRICS:
                 continue
             for label, sign, text in re.findall(r'(\w+)(=|!=)"([^"]*)"', matchers):
                 having = [labels[label] for found, labels in page if found == name]
@@ -96,21 +96,21 @@ def test_the_rules_ask_for_what_is_there(page):
                 assert fits, f"{label}{sign}{text} of {rule}"
                 assert sign == "=" or text in having or text == "", rule
     assert {name for name in names if name.startswith("forebay_cluster_")} - asked == {
-        # Seen beside the others by people; the rules go by the states.
+        # People read these beside others. The rules use the states.
         "forebay_cluster_nodes",
         "forebay_cluster_rollouts",
-        # What a node has, and what is wrong there alone; the rules go by the table's partitions.
+        # Replicas and problems of one node. The rules use the table's partitions.
         "forebay_cluster_replicas",
         "forebay_cluster_leaderless_partitions",
         "forebay_cluster_replica_lag_entries",
-        # How replicas that were away caught up, and what is kept for them: for people.
+        # How replicas caught up, and the log that is kept for them. People read these.
         "forebay_cluster_log_bytes",
         "forebay_cluster_copies_total",
         "forebay_cluster_log_sent_bytes_total",
     }
 
 
-def test_each_rule_is_tried_and_leads_to_a_document():
+def test_each_rule_has_a_test_and_a_document():
     tests = RULE_TESTS.read_text()
     for rule in rules():
         if "record" in rule:
@@ -122,7 +122,7 @@ def test_each_rule_is_tried_and_leads_to_a_document():
         assert anchor in anchors, rule
 
 
-def test_a_cluster_that_is_well(made):
+def test_metrics_of_a_healthy_cluster(made):
     revisions = lambda name: {value(node, name) for node in made.nodes}  # noqa: E731
     wait_for(
         lambda: (
@@ -146,8 +146,8 @@ def test_a_cluster_that_is_well(made):
         assert value(node, "forebay_cluster_rollout_age_seconds") == 0
         largest = max(value(node, "forebay_table_file_bytes", table=t) for t in ("twice", "once"))
         assert value(node, "forebay_cluster_cache_needed_bytes") == largest + SPARE_BYTES
-        free, there = value(node, "forebay_cluster_cache_free_bytes"), shutil.disk_usage(node.cache)
-        assert abs(free - there.free) < max(4 << 30, there.total / 20)
+        free, disk = value(node, "forebay_cluster_cache_free_bytes"), shutil.disk_usage(node.cache)
+        assert abs(free - disk.free) < max(4 << 30, disk.total / 20)
         assert value(node, "forebay_certificate_remaining_seconds") is None
 
     made.store.push("twice", made.path, args=["--partitions", "6"])
@@ -156,7 +156,7 @@ def test_a_cluster_that_is_well(made):
         assert value(node, "forebay_table_version", table="twice") == 2
 
 
-def test_the_share_that_is_forwarded(made):
+def test_metrics_of_forwarded_commands(made):
     node = made.nodes[0]
     asked_before = value(node, "forebay_commands_routed_total", outcome="answered")
     ran_before = value(node, "forebay_command_seconds_count", table="once", command="get") or 0
@@ -166,11 +166,11 @@ def test_the_share_that_is_forwarded(made):
     asked = value(node, "forebay_commands_routed_total", outcome="answered") - asked_before
     ran = value(node, "forebay_command_seconds_count", table="once", command="get")
     assert ran - ran_before == 300
-    # Of three nodes each has about a third, and 300 keys lie on slots of all.
+    # Each of three nodes has about a third, and 300 keys use slots of all nodes.
     assert 100 < asked < 300
 
 
-def test_a_node_is_killed_and_one_is_stopped(made):
+def test_metrics_of_a_killed_and_a_stopped_node(made):
     killed = next(node for node in made.nodes if node is not made.coordinator())
     others = [node for node in made.nodes if node is not killed]
     lost = {table: holders(others[0], table) for table in ("twice", "once")}
@@ -194,7 +194,7 @@ def test_a_node_is_killed_and_one_is_stopped(made):
     wait_for(
         lambda: all(states(node) == {"up": 2, "paused": 1} for node in others), "paused"
     )
-    killed.start().comes_up()
+    killed.start().wait_listening()
     made.wait_up()
     wait_for(lambda: all(states(node).get("up") == 3 for node in made.nodes), "all up")
     stopped, watching = others
@@ -205,37 +205,37 @@ def test_a_node_is_killed_and_one_is_stopped(made):
     )
 
 
-def test_a_live_table_whose_nodes_die(made):
+def test_metrics_of_a_live_table_while_nodes_die(made):
     made.store.run("create", "carts", *LIVE)
 
     def found(name):
         nodes = made.alive()
         return [value(node, f"forebay_cluster_{name}", table="carts") for node in nodes]
 
-    wait_for(lambda: sum(found("led_partitions")) == 6, "all are led")
+    wait_for(lambda: sum(found("led_partitions")) == 6, "all partitions have leaders")
     assert found("partitions") == found("replicas") == [6, 6, 6]
     with made.nodes[0].through_gateway() as client:
         for i in range(50):
             client.set(f"carts:{i}", i)
     for name in ("leaderless_partitions", "unhealthy_replicas", "unreachable_replicas"):
         assert found(name) == [0, 0, 0], name
-    wait_for(lambda: found("replica_lag_entries") == [0, 0, 0], "followers have all")
+    wait_for(lambda: found("replica_lag_entries") == [0, 0, 0], "followers have all entries")
 
     last = made.coordinator()
     first, second = (node for node in made.nodes if node is not last)
     first.kill()
     wait_for(
         lambda: sum(found("led_partitions")) == 6 == sum(found("unreachable_replicas")),
-        lambda: f"others lead: {found('led_partitions')}, {found('unreachable_replicas')}",
+        lambda: f"other nodes lead: {found('led_partitions')}, {found('unreachable_replicas')}",
     )
     second.kill()
     wait_for(
         lambda: found("leaderless_partitions") == [6] and found("led_partitions") == [0],
-        lambda: f"nobody leads: {found('leaderless_partitions')}",
+        lambda: f"no node leads: {found('leaderless_partitions')}",
     )
 
 
-def test_a_rollout_that_waits(made):
+def test_metrics_of_a_waiting_rollout(made):
     killed = next(node for node in made.nodes if node is not made.coordinator())
     other = next(node for node in made.nodes if node is not killed)
     killed.kill()
@@ -248,11 +248,11 @@ def test_a_rollout_that_waits(made):
         "its age rises",
     )
     assert value(other, "forebay_cluster_rollout_age_seconds") < 60 + time.monotonic() - begun
-    # What is being rolled out is not counted once more.
+    # The needed space does not count the version that is being rolled out twice.
     resting = value(other, "forebay_table_file_bytes", table="twice")
     assert value(other, "forebay_cluster_cache_needed_bytes") == resting + SPARE_BYTES
     assert value(other, "forebay_cluster_table_version", table="once") == 1
     made.store.run("cluster", "cancel", made.table("once")["rollout"]["request"])
     assert made.store.finish(pushing).code == 5
-    wait_for(lambda: value(other, "forebay_cluster_rollouts") == 0, "it is over")
+    wait_for(lambda: value(other, "forebay_cluster_rollouts") == 0, "the rollout is over")
     assert value(other, "forebay_cluster_rollout_age_seconds") == 0

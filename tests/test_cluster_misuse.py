@@ -1,4 +1,4 @@
-"""What is asked of a cluster, or of none, by mistake is refused in words and changes nothing."""
+"""Mistaken requests to a cluster, or without one, are refused with a reason and change nothing."""
 
 import pytest
 from cluster import Cluster, ClusterNode
@@ -8,7 +8,7 @@ from harness import WAIT_S, Store
 
 @pytest.fixture(scope="module")
 def made(shared_by_module):
-    """One node with a table, which nothing here may change."""
+    """One node with a table. No test here may change it."""
     made = shared_by_module(1)
     made.path = write(people(100), made.directory / "people.parquet")
     made.store.push("people", made.path)
@@ -17,7 +17,7 @@ def made(shared_by_module):
 
 
 def seen(made):
-    """What status tells but for what always moves: refusals are written down, too."""
+    """The status without parts that always change: refusals are recorded, too."""
     status = made.status()
     nodes = [(node["name"], node["state"], node["listen"]) for node in status["nodes"]]
     return nodes, status["tables"], status["problems"]
@@ -32,7 +32,7 @@ def unchanged(made):
 
 
 def refused_node(made, name, *args, words=None, store=None, code=1):
-    """A further node that is not taken."""
+    """The error of a further node that the cluster does not accept."""
     node = ClusterNode(store or made.store, made.directory, name, "z1")
     words = words(node.words()) if words else node.words()
     try:
@@ -42,7 +42,7 @@ def refused_node(made, name, *args, words=None, store=None, code=1):
 
 
 def replaced(option, value):
-    """Other words for an option of a node."""
+    """Replaces the value of an option of a node."""
 
     def words(all_words):
         place = all_words.index(option)
@@ -51,12 +51,12 @@ def replaced(option, value):
     return words
 
 
-def test_a_plain_server_on_a_clusters_store(made):
+def test_a_plain_server_refuses_a_clusters_store(made):
     refused = made.store.refuse("serve", "--listen", "127.0.0.1:0", "--http", "off")
     assert "cluster" in refused and "--cluster" in refused
 
 
-def test_a_live_table_that_cannot_be_made(made):
+def test_a_live_table_with_a_wrong_replica_count_is_refused(made):
     refused = made.store.refuse("create", "counter")
     assert "3 replicas want as many nodes" in refused and "--replicas" in refused
     refused = made.store.refuse("create", "counter", "--replicas", "2", code=2)
@@ -64,7 +64,7 @@ def test_a_live_table_that_cannot_be_made(made):
     assert "there is no table counter" in made.store.refuse("get", "counter", "a")
 
 
-def test_a_node_of_a_store_without_a_cluster(made, tmp_path):
+def test_a_node_refuses_a_store_without_a_cluster(made, tmp_path):
     store = Store(tmp_path / "plain")
     store.push("people", made.path)
     refused = refused_node(made, "n9", store=store)
@@ -72,7 +72,7 @@ def test_a_node_of_a_store_without_a_cluster(made, tmp_path):
     assert store.json("versions", "people")[0]["version"] == 1
 
 
-def test_a_cache_of_another_cluster(made, tmp_path):
+def test_a_node_refuses_a_cache_of_another_cluster(made, tmp_path):
     other = Cluster(Store(tmp_path / "store"), tmp_path, 1)
     try:
         other.start()
@@ -87,7 +87,7 @@ def test_a_cache_of_another_cluster(made, tmp_path):
     assert str(cache) in refused
 
 
-def test_addresses_that_others_cannot_use(made):
+def test_addresses_that_other_nodes_cannot_use_are_refused(made):
     for option, address, word in [
         ("--listen", "0.0.0.0:7401", "--advertise"),
         ("--peer", "0.0.0.0:7401", "--advertise-peer"),
@@ -98,7 +98,7 @@ def test_addresses_that_others_cannot_use(made):
         assert option in refused and word in refused, (option, address, refused)
 
 
-def test_two_nodes_of_one_name(made):
+def test_a_second_node_with_the_same_name_is_refused(made):
     first = made.nodes[0]
     other = ClusterNode(made.store, made.directory, first.name, "z2")
     other.start()
@@ -112,14 +112,14 @@ def test_two_nodes_of_one_name(made):
     assert f"node {first.name} runs already" in log and "--node" in log
 
 
-def test_ports_that_are_taken(made):
+def test_ports_in_use_are_refused(made):
     first = made.nodes[0]
     for option, port in [("--gateway", first.gateway), ("--peer", first.peer)]:
         refused = refused_node(made, "n9", words=replaced(option, f"127.0.0.1:{port}"))
         assert f":{port}" in refused and "in use" in refused
 
 
-def test_half_of_the_options(made):
+def test_incomplete_options_are_refused(made):
     for words in [
         ["--cluster", "--node", "n9", "--zone", "z", "--peer", "127.0.0.1:7401"],
         ["--cluster", "--cache", "c", "--zone", "z", "--peer", "127.0.0.1:7401"],
@@ -130,7 +130,7 @@ def test_half_of_the_options(made):
         made.store.refuse("serve", *words, code=2)
 
 
-def test_names_that_are_none(made, tmp_path):
+def test_invalid_names_are_refused(made, tmp_path):
     other = Store(tmp_path / "other")
     for name in ["", "\x1b[31mred", "two words", "-x", "x" * 65]:
         refused = other.refuse("cluster", "create", f"--name={name}", code=2)
@@ -143,7 +143,7 @@ def test_names_that_are_none(made, tmp_path):
             assert "\x1b" not in refused, refused
 
 
-def test_names_of_nothing_are_refused_though_no_node_runs(tmp_path):
+def test_unknown_names_are_refused_without_running_nodes(tmp_path):
     store = Store(tmp_path / "store")
     store.run("cluster", "create")
     for words in [["remove", "n7"], ["pause", "n7"], ["drain", "n7"]]:
@@ -151,7 +151,7 @@ def test_names_of_nothing_are_refused_though_no_node_runs(tmp_path):
     assert "never begun" in store.refuse("cluster", "cancel", "00ff")
 
 
-def test_numbers_without_sense(made):
+def test_numbers_out_of_range_are_refused(made):
     push = ["push", "people", made.path, "--key", "{id}"]
     for words, allowed in [
         ([*push, "--min-replicas", "4"], "1 to 3"),
@@ -167,12 +167,12 @@ def test_numbers_without_sense(made):
         assert allowed in made.store.refuse(*words, code=2), words
 
 
-def test_a_cluster_is_made_once(made):
+def test_a_cluster_is_created_once(made):
     assert "already" in made.store.refuse("cluster", "create")
     assert "already" in made.store.refuse("cluster", "create", "--adopt")
 
 
-def test_tables_that_were_there_are_adopted_when_asked(made, tmp_path):
+def test_existing_tables_are_adopted_on_request(made, tmp_path):
     store = Store(tmp_path / "store")
     store.push("people", made.path)
     refused = store.refuse("cluster", "create")
@@ -193,7 +193,7 @@ def test_a_store_with_a_live_table_is_not_adopted(tmp_path):
         assert server.client().set("live:a", "b")
 
 
-def test_what_only_a_cluster_can_do(made, tmp_path):
+def test_commands_that_need_a_cluster_are_refused_without_one(made, tmp_path):
     store = Store(tmp_path / "plain")
     store.push("a", made.path)
     store.push("b", made.path)
@@ -208,7 +208,7 @@ def test_what_only_a_cluster_can_do(made, tmp_path):
         assert "forebay cluster create" in store.refuse("cluster", *words)
 
 
-def test_versions_and_tables_that_are_not_there(made):
+def test_missing_versions_and_tables_are_refused(made):
     for words, word, code in [
         (["swap", "people", "9"], "9", 1),
         (["swap", "people@1", "nosuch@1"], "nosuch", 1),

@@ -1,4 +1,5 @@
-"""Who holds what changes while clients read: nodes come, go and are replaced, replicas change."""
+"""Partitions move while clients read: nodes are added, drained and replaced, and replica counts
+change."""
 
 import json
 import re
@@ -20,8 +21,8 @@ SMALL = [f"small:{i}" for i in range(20)]
 
 @pytest.fixture
 def holding(cluster, shared, tmp_path):
-    """holding(4): so many nodes in three zones, a hashed, an ordered and a small table. Of a test's
-    own where nodes come to hold nothing."""
+    """holding(4) starts that many nodes in three zones, with a hashed, an ordered and a small
+    table. A test that empties nodes gets a cluster for itself."""
 
     def push(made, version, code=0, args=()):
         columns = {"id": range(KEYS), "word": [f"{i:04}" for i in range(KEYS)]}
@@ -35,8 +36,8 @@ def holding(cluster, shared, tmp_path):
         made.store.push("small", small)
         return first
 
-    def make(count=4, args=(), own=True):
-        made = (cluster if own else shared)(count, args=args)
+    def make(count=4, args=(), is_own=True):
+        made = (cluster if is_own else shared)(count, args=args)
         made.push_all = lambda *words, **options: push(made, *words, **options)
         made.push_all(1)
         return made
@@ -49,7 +50,7 @@ def versions(client, names):
 
 
 def read_all(client):
-    """Of each table in one command."""
+    """Reads each table in one command."""
     seen = [versions(client, names) for names in (HASHED, ORDERED, SMALL)]
     assert all(len(one) == 1 for one in seen), seen
     return seen[0]
@@ -78,8 +79,8 @@ def runs_at(node, table):
     return len(list(directory.glob("*.run"))) if directory.exists() else 0
 
 
-def holding_of(said):
-    return {node["name"] for node in said["nodes"] if node["holds"]}
+def holding_of(status):
+    return {node["name"] for node in status["nodes"] if node["holds"]}
 
 
 def holders(made):
@@ -93,7 +94,7 @@ def move(made, *words, code=0, ended="done"):
     return moved
 
 
-def test_a_node_is_added_and_another_drained_under_readers(holding):
+def test_a_node_is_added_and_another_is_drained_under_reads(holding):
     made = holding(4)
     fifth = made.join("n5", "z2")
     assert holders(made) == {"n1", "n2", "n3", "n4"}
@@ -105,14 +106,14 @@ def test_a_node_is_added_and_another_drained_under_readers(holding):
     assert holders(made) == {node.name for node in made.nodes}
     assert runs_at(fifth, "t") > 0 and runs_at(fifth, "words") > 0
     assert any(fifth.port <= row[0] < fifth.port + 8 for row in fifth.slots())
-    # Once nothing of it is anywhere else, clients are led on.
+    # Once no table names the drained node, clients are redirected.
     move(made, "drain", "n1")
     assert holders(made) == {"n2", "n3", "n4", "n5"}
     gone = made["n1"]
     for table in ("t", "words", "small"):
-        wait_for(lambda table=table: runs_at(gone, table) == 0, f"{table} is gone at n1")
+        wait_for(lambda table=table: runs_at(gone, table) == 0, f"{table} is removed at n1")
     assert any("n1 was drained" in note for note in made.status()["notes"])
-    # What is pushed from now on goes to the others.
+    # A new push goes to the other nodes.
     made.push_all(2)
     assert [runs_at(gone, table) for table in ("t", "words", "small")] == [0, 0, 0]
     made.store.json("rollback", "t")
@@ -129,7 +130,7 @@ def test_a_node_is_added_and_another_drained_under_readers(holding):
     gone.guard.close()
 
 
-def test_what_a_dead_node_held_is_on_others_after_a_drain(holding):
+def test_a_drain_of_a_dead_node_copies_its_partitions_to_others(holding):
     made = holding(5)
     lost = next(node for node in made.nodes if node is not made.coordinator())
     others = [node for node in made.nodes if node is not lost]
@@ -138,20 +139,20 @@ def test_what_a_dead_node_held_is_on_others_after_a_drain(holding):
     made.wait_states(**{lost.name: "down"})
     move(made, "drain", lost.name)
     assert lost.name not in holders(made)
-    # With two replicas again everywhere, one more may go.
+    # All partitions have two replicas again, so another node may fail.
     second = next(node for node in others if node is not made.coordinator())
     rest = [node for node in others if node is not second]
     end(reading, [1])
     second.kill()
     for node in rest:
         assert read_all(node.through_gateway()) == {1}
-    # The first one comes back: it holds nothing, and answers all the same.
-    lost.start().comes_up()
+    # The first node restarts. It has no partition, and forwards all reads.
+    lost.start().wait_listening()
     made.wait_states(**{lost.name: "up"})
-    wait_for(lambda: lost.is_ready(), "it is ready")
+    wait_for(lambda: lost.is_ready(), "the node is ready")
     assert read_all(lost.through_gateway()) == {1}
     assert lost.name not in holders(made)
-    # One that is down brings nothing.
+    # The plan copies nothing from the node that is down.
     made.wait_states(**{second.name: "down"})
     moved = move(made, "replace", second.name, lost.name)
     assert moved["plan"]["goal"] == f"{lost.name} in the place of {second.name}"
@@ -159,24 +160,24 @@ def test_what_a_dead_node_held_is_on_others_after_a_drain(holding):
 
 
 @pytest.mark.nightly
-def test_what_a_node_held_that_stays_away_comes_to_others_by_itself(holding):
+def test_partitions_of_a_node_that_stays_down_are_copied_automatically(holding):
     made = holding(5, args=["--replace-after", "5s"])
     lost = next(node for node in made.nodes if node is not made.coordinator())
     others = [node for node in made.nodes if node is not lost]
-    # One that is worked on is waited for.
+    # The coordinator waits for a paused node.
     made.store.json("cluster", "pause", lost.name, "--for", "6s")
     reading = readers(made, others)
     lost.kill()
     names = {node.name for node in others}
-    made.wait_for(lambda said: holding_of(said) == names and said["plan"] is None)
+    made.wait_for(lambda status: holding_of(status) == names and status["plan"] is None)
     end(reading, [1])
-    lost.start().comes_up()
+    lost.start().wait_listening()
     made.wait_states(**{lost.name: "up"})
     assert any(f"{lost.name} was drained" in note for note in made.status()["notes"])
     assert holders(made) == names
 
 
-def test_one_node_takes_the_place_of_another(holding):
+def test_one_node_replaces_another(holding):
     made = holding(3)
     fourth = made.join("n4", "z3")
     before = {node["node"]: node for node in planned(made, "drain", "n3")["nodes"]}
@@ -187,7 +188,7 @@ def test_one_node_takes_the_place_of_another(holding):
     assert made["n3"].stop() == 0
     made.store.json("cluster", "remove", "n3")
     assert read_all(fourth.through_gateway()) == {1}
-    # That of the node which went lost its connection.
+    # The reader of the replaced node lost its connection.
     gone = reading.pop(2)
     gone.over.set()
     end(reading, [1])
@@ -205,15 +206,15 @@ def wait_for_files(made, least, most):
 
 
 def test_replicas_of_a_table_change(holding):
-    made = holding(4, own=False)
+    made = holding(4, is_own=False)
     reading = readers(made)
     for count in (4, 1, 2):
         move(made, "replicas", "t", str(count))
         assert made.table("t")["replicas"] == count
         with made["n1"].through_gateway() as client:
             assert read_all(client) == {1}
-        # Nodes share the partitions that the three boundaries of the layout cut, if they do: where
-        # those are goes by the order in which the nodes came.
+        # The layout's three boundaries may lie within partitions, which two nodes then share. The
+        # boundaries depend on the order in which nodes joined.
         wait_for_files(made, 12 * count, 15 * count)
     words = ["push", "t", "x.parquet", "--key", "{id}", "--replicas", "3"]
     refused = made.store.refuse(*words, code=2)
@@ -221,24 +222,24 @@ def test_replicas_of_a_table_change(holding):
     end(reading, [1])
 
 
-def test_a_plan_is_shown_drawn_kept_and_refused_when_it_is_old(holding, tmp_path):
+def test_a_plan_is_shown_drawn_saved_and_refused_once_outdated(holding, tmp_path):
     made = holding(4)
     file, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
     shown = planned(made, "drain", "n2", "--output", file, "--draw", drawing)
     assert shown["goal"] == "drain n2" and shown["copied_bytes"] > 0
     assert drawing.read_text().startswith("<svg")
-    # Nothing was changed yet, and is not without --yes.
+    # Nothing changes without --yes.
     assert holders(made) == {"n1", "n2", "n3", "n4"}
     refused = made.store.run("cluster", "drain", "n2", code=2)
     assert "bytes after" in refused.out and "--yes" in refused.err
     again = made.store.run("cluster", "apply", file, code=2)
-    # How long it takes goes by how fast nodes brought things lately.
+    # The expected time depends on recent copy rates.
     untimed = [re.sub(r"about \d+ \w+", "", one.out) for one in (again, refused)]
     assert untimed[0] == untimed[1] and "iB" in again.out and "--yes" in again.err
     assert holders(made) == {"n1", "n2", "n3", "n4"}
     applied = made.store.json("cluster", "apply", file, "--yes")
     assert applied["ended"] == "done"
-    # How long it is expected to take goes by that, too, and is not kept in the file.
+    # The expected time is not kept in the file for the same reason.
     applied["plan"].pop("expected_s"), shown.pop("expected_s")
     assert applied["plan"] == shown
     assert holders(made) == {"n1", "n3", "n4"}
@@ -246,8 +247,8 @@ def test_a_plan_is_shown_drawn_kept_and_refused_when_it_is_old(holding, tmp_path
     assert "plan was made" in old, old
 
 
-def test_a_new_ordered_table_is_said_to_be_divided_so_for_good(holding, tmp_path):
-    made = holding(3, own=False)
+def test_a_push_warns_that_a_new_ordered_table_keeps_its_order(holding, tmp_path):
+    made = holding(3, is_own=False)
     path = write(pa.table({"id": [1, 2], "n": [1, 2]}), tmp_path / "names.parquet")
     push = ["push", "names", path, "--key", "{id}"]
     first = made.store.run(*push, "--order", "ordered")
@@ -255,7 +256,7 @@ def test_a_new_ordered_table_is_said_to_be_divided_so_for_good(holding, tmp_path
     again = made.store.run(*push, "--order", "ordered", "--quiet")
     assert (again.out, again.err) == ("", "")
     assert "1 range" not in made.store.run(*push, "--order", "ordered").err
-    # Its order is kept; changes on top of it have that order.
+    # The table keeps its order, and so do changes onto it.
     for words in [[], ["--no-swap"], ["--no-swap", "--force"]]:
         refused = made.store.refuse(*push, *words, code=2)
         assert "--order ordered" in refused and "forebay drop names" in refused, refused
@@ -263,9 +264,9 @@ def test_a_new_ordered_table_is_said_to_be_divided_so_for_good(holding, tmp_path
     assert (onto["onto"], onto["swapped"]) == (3, True)
 
 
-def test_plans_that_cannot_be_are_refused_in_words(holding):
-    made = holding(3, own=False)
-    for words, says in [
+def test_impossible_plans_are_refused_with_a_reason(holding):
+    made = holding(3, is_own=False)
+    for words, reason in [
         (["drain", "n9"], "no node n9"),
         (["drain", "n1", "n2", "n3"], "no node would be left"),
         (["add"], "all nodes hold something"),
@@ -274,7 +275,7 @@ def test_plans_that_cannot_be_are_refused_in_words(holding):
         (["replicas", "none", "2"], "no table none"),
     ]:
         refused = made.store.refuse("cluster", *words, "--yes")
-        assert says in refused, refused
+        assert reason in refused, refused
     assert read_all(made["n1"].through_gateway()) == {1}
 
 
@@ -283,7 +284,7 @@ WIDE = 1 << 20
 
 @pytest.fixture
 def slow(cluster, tmp_path):
-    """Four nodes that bring 2 MiB a second; `t` of 12 MiB is on two of them each."""
+    """Four nodes that copy 2 MiB a second. Table `t` of 12 MiB has two replicas."""
     made = cluster(4, args=["--pull-rate", "2M"])
     values = [bytes([i]) * 16 + bytes(range(256)) * (WIDE // 256) for i in range(12)]
     wide = pa.table({"id": range(12), "wide": pa.array(values), "version": [1] * 12})
@@ -296,7 +297,7 @@ def slow(cluster, tmp_path):
 def begin(made, *words):
     """Starts a plan and waits until nodes copy."""
     process = made.store.start("cluster", *words, "--yes", "--json")
-    made.wait_for(lambda said: "copying" in ((said["plan"] or {}).get("stage") or {}))
+    made.wait_for(lambda status: "copying" in ((status["plan"] or {}).get("stage") or {}))
     return process
 
 
@@ -307,16 +308,16 @@ def wide_reader(node):
     return Reading(node.through_gateway(), read)
 
 
-def test_a_plan_is_ended_while_nodes_copy(slow):
+def test_a_plan_is_cancelled_while_nodes_copy(slow):
     made = slow
-    # It would copy for minutes.
+    # At this rate the copy would take minutes.
     fifth = made.join("n5", "z2", args=["--pull-rate", "20K"])
     reader, before = wide_reader(made["n1"]), fifth.slots()
     process = begin(made, "add", "n5")
-    plan = made.heard()["plan"]
+    plan = made.ask_coordinator()["plan"]
     assert plan["goal"] == "add n5" and plan["copied_bytes"] > 0, plan
     assert plan["request"] in made.store.run("cluster", "status").out
-    # One plan at a time.
+    # Only one plan runs at a time.
     words = made.store.refuse("cluster", "drain", "n1", "--yes", code=4)
     assert "is carried out: wait for it" in words
     made.store.json("cluster", "cancel", plan["request"])
@@ -324,18 +325,18 @@ def test_a_plan_is_ended_while_nodes_copy(slow):
     assert ended.code == 5, ended.err
     assert ended.json_lines()[-1]["ended"] == "stopped"
     assert holders(made) == {"n1", "n2", "n3", "n4"} and fifth.slots() == before
-    wait_for(lambda: runs_at(fifth, "t") == 0, "what came is removed")
+    wait_for(lambda: runs_at(fifth, "t") == 0, "the copied runs are removed")
     reader.end()
     assert (reader.failed, reader.seen) == ([], ["1"])
     fifth.stop()
     fifth.args = []
-    fifth.start().comes_up()
+    fifth.start().wait_listening()
     made.wait_up()
     move(made, "add", "n5")
     assert "n5" in holders(made)
 
 
-def test_a_plan_goes_on_after_its_client_the_coordinator_and_a_copying_node_died(slow):
+def test_a_plan_continues_after_its_client_the_coordinator_and_a_copying_node_die(slow):
     made = slow
     fifth = made.join("n5", "z2")
     readers = [wide_reader(node) for node in made.nodes[:4]]
@@ -343,21 +344,21 @@ def test_a_plan_goes_on_after_its_client_the_coordinator_and_a_copying_node_died
     process.send_signal(signal.SIGKILL)
     process.communicate()
     coordinator = made.coordinator()
-    bringing = [node for node in made.nodes if node not in (coordinator, fifth)]
-    bringing[0].kill()
+    copying = [node for node in made.nodes if node not in (coordinator, fifth)]
+    copying[0].kill()
     coordinator.kill()
-    bringing[0].start().comes_up()
-    coordinator.start().comes_up()
-    moved = lambda said: holding_of(said) == {"n1", "n2", "n3"} and said["plan"] is None  # noqa: E731
+    copying[0].start().wait_listening()
+    coordinator.start().wait_listening()
+    moved = lambda status: holding_of(status) == {"n1", "n2", "n3"} and status["plan"] is None  # noqa: E731
     made.wait_for(moved, seconds=120)
     for reader in readers:
         reader.end()
-        # Two of four were away for a moment.
+        # Two of four nodes were down for a moment.
         assert reader.mixed == [] and reader.seen == ["1"]
-    wait_for(lambda: runs_at(made["n4"], "t") == 0, "it is gone at n4")
+    wait_for(lambda: runs_at(made["n4"], "t") == 0, "the table is removed at n4")
 
 
-def test_pushes_go_before_a_plan_and_a_rollback_finds_what_moved(slow, tmp_path):
+def test_pushes_precede_a_plan_and_a_rollback_uses_moved_runs(slow, tmp_path):
     made = slow
     made.join("n5", "z2")
     process = begin(made, "add", "n5")
@@ -369,26 +370,26 @@ def test_pushes_go_before_a_plan_and_a_rollback_finds_what_moved(slow, tmp_path)
     done = made.store.finish(process)
     assert done.code == 0, done.err
     assert "n5" in holders(made)
-    # The version before has moved, too: it serves again as quickly as anywhere.
+    # The previous version has moved, too, so it serves again at once.
     runs = made["n5"].cache / "tables" / "t" / "runs"
     of = lambda version: len(list(runs.glob(f"{version}-*.run")))  # noqa: E731
-    wait_for(lambda: of(1) == of(2) > 0, "version 1 is here, too")
+    wait_for(lambda: of(1) == of(2) > 0, "version 1 is copied, too")
     made.store.json("rollback", "t")
     for node in made.nodes:
         with node.through_gateway() as client:
             assert {client.hget(f"t:{i}", "version") for i in range(12)} == {"1"}
 
 
-def test_a_node_without_room_is_refused_before_the_first_byte(holding, small_disk):
-    made = holding(3, own=False)
+def test_a_node_without_space_is_refused_before_any_copy(holding, small_disk):
+    made = holding(3, is_own=False)
     node = made.join("n4", "z1", cache=small_disk / "cache")
     refused = made.store.refuse("cluster", "add", "n4", "--yes")
     assert "node n4" in refused and "make room" in refused
     assert made.status()["plan"] is None and runs_at(node, "t") == 0
 
 
-def test_a_node_that_starts_tells_all_keys_or_none(holding):
-    made = holding(3, own=False)
+def test_a_starting_node_answers_with_all_keys_or_none(holding):
+    made = holding(3, is_own=False)
     node = made["n2"]
     with made["n1"].through_gateway() as client:
         whole = client.dbsize()
@@ -406,23 +407,23 @@ def test_a_node_that_starts_tells_all_keys_or_none(holding):
                     rows = client.execute_command("KV.RANGE", "[words:0", "[words:9", "LIMIT", KEYS)
                     seen.append(whole if rows[1] else 0)
             except redis.ConnectionError:
-                # It does not listen yet, or says -LOADING.
+                # The node does not listen yet, or answers -LOADING.
                 pass
             return node.is_ready()
 
-        wait_for(asked, "it is ready", step=0.001)
+        wait_for(asked, "the node is ready", step=0.001)
         assert set(seen) <= {whole}, seen
-        node.comes_up()
+        node.wait_listening()
 
 
-def test_what_is_no_request_is_passed_over_and_a_cache_has_one_node(holding):
-    made = holding(3, own=False)
+def test_files_that_are_no_requests_are_ignored_and_a_cache_has_one_node(holding):
+    made = holding(3, is_own=False)
     requests = made.store.path / "cluster" / "requests"
     (requests / "adir").mkdir(parents=True)
     (requests / "noise").write_bytes(bytes(range(256)))
     made.push_all(2)
     assert read_all(made["n1"].through_gateway()) == {2}
-    # Another node does not take a cache, whether its node runs or not.
+    # Another node does not accept a cache, whether its node runs or not.
     other = ["serve", "--cluster", "--cache", made["n1"].cache, "--node", "x", "--zone", "z1"]
     other += ["--listen", "127.0.0.1:9", "--peer", "127.0.0.1:10"]
     refused = made.store.refuse(*other)
@@ -432,8 +433,8 @@ def test_what_is_no_request_is_passed_over_and_a_cache_has_one_node(holding):
         path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def test_a_node_that_comes_back_in_another_zone_is_told_of_and_moved_around(holding):
-    """Two copies of a part are in two zones again after `rebalance`."""
+def test_a_node_that_restarts_in_another_zone_is_noted_and_rebalanced(holding):
+    """After `rebalance`, the two replicas of a partition are in two zones again."""
     made = holding(3)
     node = made["n3"]
     node.stop()

@@ -1,4 +1,5 @@
-"""A cluster over a bucket: pushes and swaps as over a directory, and how much an idle node asks."""
+"""A cluster over a bucket: pushes and swaps as over a directory, and the requests of an idle
+node."""
 
 import json
 import threading
@@ -11,15 +12,15 @@ from harness import WAIT_S, wait_for
 
 NAMES = [f"{table}:{i}" for i in range(100) for table in ("a", "b")]
 
-# Of a node, the coordinator included, while nothing happens.
+# Per node, the coordinator included, while nothing happens.
 IDLE_REQUESTS_A_SECOND = 0.2
 IDLE_S = 10
 
 
 @pytest.fixture
 def bucket(cluster, remote, proxy):
-    """Three nodes over a bucket, asked through a proxy that counts. What they ask is documented for
-    the default times."""
+    """Three nodes over a bucket behind a counting proxy. The documented request counts are for the
+    default times."""
     return cluster(3, store=remote.through(proxy.url, "through"), node_timeout=None)
 
 
@@ -46,8 +47,8 @@ def test_pushes_and_swaps_over_a_bucket(bucket, source, proxy):
         reader.wait_for(1)
         reader.end()
         assert (reader.failed, reader.mixed, reader.seen) == ([], [], [1, 2, 1])
-    idle_nodes_ask_little(made, proxy)
-    # While the bucket is away the nodes serve on.
+    check_idle_requests(made, proxy)
+    # While the bucket is away, the nodes continue to serve.
     proxy.before = lambda exchange: 503
     time.sleep(3)
     for node in made.nodes:
@@ -55,13 +56,11 @@ def test_pushes_and_swaps_over_a_bucket(bucket, source, proxy):
         with node.through_gateway() as client:
             assert read_both(client) == {1}
     proxy.before = lambda exchange: None
-    wait_for(lambda: made.heard() is not None, "the coordinator answers")
+    wait_for(lambda: made.ask_coordinator() is not None, "the coordinator answers")
     assert made.store.push("a", source(100, 3))["rollout"]["excluded"] == []
 
 
-def test_a_node_that_starts_while_the_bucket_never_answers_serves_what_it_has(
-    bucket, source, proxy
-):
+def test_a_node_that_starts_without_the_bucket_serves_its_cache(bucket, source, proxy):
     made = bucket
     for table in ("a", "b"):
         made.store.push(table, source(100, 1), args=["--replicas", "3"])
@@ -69,9 +68,9 @@ def test_a_node_that_starts_while_the_bucket_never_answers_serves_what_it_has(
         assert node.stop() == 0
     answers = threading.Event()
     proxy.before = lambda exchange: None if answers.wait(WAIT_S) else 503
-    node = made.nodes[0].start().comes_up()
+    node = made.nodes[0].start().wait_listening()
     try:
-        wait_for(lambda: node.is_ready() and serves(node), "it serves without the bucket")
+        wait_for(lambda: node.is_ready() and serves(node), "the node serves without the bucket")
     finally:
         answers.set()
 
@@ -84,12 +83,13 @@ def serves(node):
             return False
 
 
-def idle_nodes_ask_little(made, proxy):
+def check_idle_requests(made, proxy):
     def asked():
         with proxy.lock:
             return len(proxy.exchanges)
 
-    # What follows a rollout, such as the removal of old versions, is over when nobody asks.
+    # Work after a rollout, such as the removal of old versions, has ended once no node sends
+    # requests.
     def quiet():
         before = asked()
         time.sleep(1)
@@ -100,5 +100,5 @@ def idle_nodes_ask_little(made, proxy):
     time.sleep(IDLE_S)
     with proxy.lock:
         seen = [f"{one.method} {one.path}" for one in proxy.exchanges[before:]]
-    # One each may lie on the bound of the time.
+    # One request per node may fall on the boundary of the interval.
     assert len(seen) <= (IDLE_REQUESTS_A_SECOND * IDLE_S + 1) * len(made.nodes), seen

@@ -1,4 +1,4 @@
-"""What a push is told for the case that a node is not as it should be; full disks, and damage."""
+"""Options of a push for nodes that fail, full disks, and damaged caches."""
 
 import json
 import os
@@ -19,10 +19,10 @@ ROWS = 20_000
 
 @pytest.fixture
 def table(tables):
-    """On two of three nodes; a rollout is with enough of them where one is away."""
+    """Table `t` on two of three nodes. A rollout succeeds without one of them."""
     table = tables.take()
     yield table
-    # As long as all is well a next test has it, too.
+    # If all is well, the next test uses the table, too.
     table.made.heal()
     table.made.wait_up()
     table.version = table.push()["version"]
@@ -31,7 +31,7 @@ def table(tables):
     tables.give_back(table)
 
 
-def test_what_a_node_does_not_confirm_is_kept_when_asked(table):
+def test_keep_on_failure_keeps_a_version_that_a_node_does_not_confirm(table):
     made = table.made
     _, hit, other = made.roles()
     reader = Reading(other.through_gateway(), read_all, 0.02)
@@ -40,18 +40,18 @@ def test_what_a_node_does_not_confirm_is_kept_when_asked(table):
         wait()
         done = made.store.finish(push)
     assert done.code == 6, done.err
-    says = json.loads(done.out.splitlines()[-1])
-    assert says["rollout"]["excluded"] == [hit.name]
-    assert made.table("t")["version"] == says["version"]
+    result = json.loads(done.out.splitlines()[-1])
+    assert result["rollout"]["excluded"] == [hit.name]
+    assert made.table("t")["version"] == result["version"]
     for node in made.nodes:
-        wait_for(lambda node=node: versions_at(node) == {says["version"]}, node.name)
-    reader.wait_for(says["version"])
+        wait_for(lambda node=node: versions_at(node) == {result["version"]}, node.name)
+    reader.wait_for(result["version"])
     reader.end()
     assert (reader.failed, reader.mixed) == ([], [])
-    assert reader.seen == [table.version, says["version"]]
+    assert reader.seen == [table.version, result["version"]]
 
 
-def test_too_few_replicas_are_waited_for_until_the_deadline(table):
+def test_a_push_waits_for_min_replicas_until_the_deadline(table):
     made = table.made
     _, hit, other = made.roles()
     hit.kill()
@@ -59,23 +59,23 @@ def test_too_few_replicas_are_waited_for_until_the_deadline(table):
     assert "has to be on 2" in refused and "in time" in refused
     for node in made.alive():
         assert versions_at(node) == {table.version}
-    # With more patience it serves once the node is back.
+    # With a longer deadline, the version serves once the node is back.
     push = table.begin("--min-replicas", "2", "--deadline", "100s")
-    made.wait_for(lambda says: phase_of(says) == "preparing" and ready(says) == 2)
+    made.wait_for(lambda status: phase_of(status) == "preparing" and ready(status) == 2)
     assert push.poll() is None and versions_at(other) == {table.version}
-    hit.start().comes_up()
+    hit.start().wait_listening()
     done = made.store.finish(push)
     assert done.code == 0, done.err
-    says = json.loads(done.out.splitlines()[-1])
+    result = json.loads(done.out.splitlines()[-1])
     for node in made.nodes:
-        assert versions_at(node) == {says["version"]}
+        assert versions_at(node) == {result["version"]}
 
 
-def ready(says):
-    return table_of(says, "t")["rollout"]["ready"]
+def ready(status):
+    return table_of(status, "t")["rollout"]["ready"]
 
 
-def test_a_node_without_progress_is_left_out_at_the_deadline(table):
+def test_a_node_without_progress_is_excluded_at_the_deadline(table):
     made = table.made
     _, hit, _ = made.roles()
     gate = Gate()
@@ -85,11 +85,11 @@ def test_a_node_without_progress_is_left_out_at_the_deadline(table):
             gate.hold()
 
     with held(made, watch, gate):
-        says = table.push("--deadline", "3s", code=6)
-        assert says["rollout"]["excluded"] == [hit.name]
-        # It knows what serves, and has others answer.
+        result = table.push("--deadline", "3s", code=6)
+        assert result["rollout"]["excluded"] == [hit.name]
+        # The node knows which version serves, and forwards reads.
         for node in made.nodes:
-            wait_for(lambda n=node: versions_at(n) == {says["version"]}, node.name)
+            wait_for(lambda n=node: versions_at(n) == {result["version"]}, node.name)
 
 
 def test_a_full_disk_of_one_node_ends_a_push(table):
@@ -110,8 +110,8 @@ def values(version):
     )
 
 
-def read_every_way(asked, version):
-    """Reads a table by one kind of command after the other."""
+def read_by_all_commands(asked, version):
+    """Reads a table with each kind of command."""
     keys = [f"wide:{i:06}" for i in range(0, ROWS, 37)]
     wanted = [f"{version} {i}" for i in range(0, ROWS, 37)]
     with asked.through_gateway() as client:
@@ -136,7 +136,7 @@ def read_ranges(asked):
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
-def test_damage_in_the_cache_of_a_running_node_is_never_seen_and_mended(order, shared, tmp_path):
+def test_a_damaged_cache_of_a_running_node_is_repaired_and_never_served(order, shared, tmp_path):
     made = shared(3)
     path = write(values(1), tmp_path / "wide.parquet")
     args = ["--replicas", "2", "--partitions", "6", "--order", order]
@@ -147,30 +147,30 @@ def test_damage_in_the_cache_of_a_running_node_is_never_seen_and_mended(order, s
     assert len(runs) >= 3
 
     def flip(path):
-        # In place: the node has it open. Not the ends, which were read when it was opened.
+        # Written in place, because the node has the file open. The ends were read at the open.
         content = sound[path]
         with path.open("r+b") as file:
             for at in range(len(content) // 4, len(content) * 3 // 4, 1000):
                 file.seek(at)
                 file.write(bytes([content[at] ^ 0x10]))
 
-    def is_mended():
-        # Whoever has a copy answers meanwhile.
+    def is_repaired():
+        # Nodes with sound replicas answer meanwhile.
         for asked in made.nodes:
-            read_every_way(asked, 1)
+            read_by_all_commands(asked, 1)
             if order == "ordered":
                 read_ranges(asked)
         return all(path.exists() and path.read_bytes() == sound[path] for path in runs)
 
-    # The last cut is within a page of the system, which has zeros behind it.
+    # The last truncation is within a memory page, so zeros follow.
     within = lambda path: os.truncate(path, len(sound[path]) // 2 // 4096 * 4096 + 1700)  # noqa: E731
-    for strike in (flip, lambda path: os.truncate(path, 100), within):
+    for damage in (flip, lambda path: os.truncate(path, 100), within):
         for path in runs:
-            strike(path)
-        wait_for(is_mended, "sound files")
+            damage(path)
+        wait_for(is_repaired, "sound files")
 
 
-def test_a_version_before_that_was_cut_off_is_rolled_back_to_without_an_error(shared, tmp_path):
+def test_a_rollback_to_a_truncated_version_serves_without_errors(shared, tmp_path):
     made = shared(3)
     node = made.nodes[0]
     for version in (1, 2):
@@ -183,10 +183,10 @@ def test_a_version_before_that_was_cut_off_is_rolled_back_to_without_an_error(sh
         os.truncate(run, 100)
     made.store.run("rollback", "wide")
     for asked in made.nodes * 3:
-        read_every_way(asked, 1)
+        read_by_all_commands(asked, 1)
 
 
-def test_files_that_are_gone_from_a_running_nodes_cache_are_brought_again(shared, tmp_path):
+def test_deleted_files_of_a_running_nodes_cache_are_fetched_again(shared, tmp_path):
     made = shared(3)
     path = write(values(1), tmp_path / "wide.parquet")
     made.store.push("wide", path, args=["--replicas", "2", "--partitions", "6"])
@@ -197,7 +197,7 @@ def test_files_that_are_gone_from_a_running_nodes_cache_are_brought_again(shared
         run.unlink()
 
     def are_back():
-        # What is open serves on meanwhile.
+        # Open files serve on meanwhile.
         with node.through_gateway() as client:
             assert client.hget("wide:000007", "name") == "1 7"
         return all(run.exists() for run in runs)
@@ -208,7 +208,7 @@ def test_files_that_are_gone_from_a_running_nodes_cache_are_brought_again(shared
     assert pushed["rollout"]["excluded"] == []
 
 
-def test_a_version_that_was_damaged_while_its_node_was_down_is_rolled_back_to(shared, tmp_path):
+def test_a_rollback_repairs_a_version_damaged_while_its_node_was_down(shared, tmp_path):
     made = shared(3)
     for version in (1, 2):
         path = write(values(version), tmp_path / f"{version}.parquet")
@@ -219,7 +219,7 @@ def test_a_version_that_was_damaged_while_its_node_was_down_is_rolled_back_to(sh
     runs = sorted(runs, key=lambda run: run.stat().st_mtime)
     for path in runs[: len(runs) // 2]:
         content = bytearray(path.read_bytes())
-        # The end is read when a version is opened, and rows when they are asked for.
+        # The end is read when a version is opened, and rows are read on request.
         for at in (len(content) // 2, len(content) - 200):
             content[at] ^= 0x10
         path.write_bytes(content)
@@ -237,14 +237,14 @@ def test_a_version_that_was_damaged_while_its_node_was_down_is_rolled_back_to(sh
         assert found == {"1"}
         return True
 
-    wait_for(is_sound, "what was damaged")
+    wait_for(is_sound, "all rows are sound")
 
 
-def test_a_table_that_is_dropped_and_pushed_again_is_another_one(shared, tmp_path):
+def test_a_table_that_is_dropped_and_pushed_again_serves_its_new_rows(shared, tmp_path):
     made = shared(3)
     paths = [write(values(k), tmp_path / f"{k}.parquet") for k in (1, 2)]
     for k in range(8):
-        # Its version has the number of the one before.
+        # The new version has the number of the old one.
         assert made.store.push("wide", paths[k % 2])["version"] == 1
         for node in made.nodes:
             with node.through_gateway() as client:
@@ -252,14 +252,14 @@ def test_a_table_that_is_dropped_and_pushed_again_is_another_one(shared, tmp_pat
         made.store.run("drop", "wide", "--yes")
 
 
-def test_a_node_that_slept_while_its_table_was_made_anew_serves_the_new_one(shared, tmp_path):
+def test_a_node_that_stalled_while_its_table_was_replaced_serves_the_new_one(shared, tmp_path):
     made = shared(3)
     first, second = (write(values(k), tmp_path / f"{k}.parquet") for k in (1, 2))
     made.store.push("wide", first)
     sleeper = next(node for node in made.nodes if node is not made.coordinator())
     sleeper.signal(signal.SIGSTOP)
     made.store.run("drop", "wide", "--yes")
-    # It is left out.
+    # The rollout excludes the stopped node.
     made.store.push("wide", second, code=6)
     sleeper.signal(signal.SIGCONT)
 
@@ -273,7 +273,7 @@ def test_a_node_that_slept_while_its_table_was_made_anew_serves_the_new_one(shar
     wait_for(serves, "the new table")
 
 
-def test_a_manifest_that_is_lost_in_a_cache_costs_no_run(shared, tmp_path):
+def test_a_lost_manifest_of_a_cache_is_restored_without_fetching_runs(shared, tmp_path):
     made = shared(3)
     for version in (1, 2):
         path = write(values(version), tmp_path / f"{version}.parquet")
@@ -293,7 +293,7 @@ def test_a_manifest_that_is_lost_in_a_cache_costs_no_run(shared, tmp_path):
             assert client.hget("wide:000007", "name") == "2 7"
 
 
-def test_a_process_that_another_took_the_name_of_answers_no_more(cluster, tmp_path):
+def test_a_process_whose_node_name_was_taken_over_serves_no_old_rows(cluster, tmp_path):
     made = cluster(3)
     made.store.push("wide", write(values(1), tmp_path / "1.parquet"))
     old = next(node for node in made.nodes if node is not made.coordinator())
@@ -301,18 +301,18 @@ def test_a_process_that_another_took_the_name_of_answers_no_more(cluster, tmp_pa
     made.wait_states(**{old.name: "down"})
     (tmp_path / "new").mkdir()
     new = ClusterNode(made.store, tmp_path / "new", old.name, old.zone)
-    new.start().comes_up()
+    new.start().wait_listening()
     made.nodes[made.nodes.index(old)] = new
     try:
         made.wait_up()
         old.signal(signal.SIGCONT)
-        wait_for(lambda: "does not take" in old.log.read_text(), "it is told")
+        wait_for(lambda: "does not take" in old.log.read_text(), "the process logs that it stops")
         made.store.push("wide", write(values(2), tmp_path / "2.parquet"))
         for _ in range(20):
             for client in (old.client(), old.through_gateway()):
                 with client:
                     try:
-                        # It may fetch from the others, and has nothing itself.
+                        # It may forward to the others, but has no data itself.
                         assert client.hget("wide:000007", "name") == "2 7"
                     except redis.RedisError as error:
                         assert str(error), error
@@ -323,7 +323,7 @@ def test_a_process_that_another_took_the_name_of_answers_no_more(cluster, tmp_pa
         old.guard.close()
 
 
-def test_a_damaged_seat_is_taken_and_status_tells_of_no_coordinator(shared):
+def test_a_damaged_coordinator_lease_is_reported_and_replaced(shared):
     made = shared(3)
     lease = made.store.path / "cluster/lease"
     for node in made.nodes:

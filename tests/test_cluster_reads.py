@@ -1,4 +1,4 @@
-"""A table that is divided over nodes is read whole, whoever is asked, and as the source has it."""
+"""A table that is divided over nodes is read whole and unchanged through every node."""
 
 import json
 import subprocess
@@ -16,7 +16,8 @@ KEYS = [f"people:{i}" for i in range(COUNT)]
 
 @pytest.fixture(scope="module")
 def divided(shared_by_module, tmp_path_factory):
-    """Five nodes in three zones; `people` is hashed, `ordered` is not, each on two of them."""
+    """Five nodes in three zones. Table `people` is hashed, `ordered` is ordered, and each has two
+    replicas."""
     made = shared_by_module(5)
     table = write(people(COUNT), tmp_path_factory.mktemp("source") / "people.parquet")
     cut = ["--replicas", "2", "--partitions"]
@@ -46,7 +47,7 @@ def test_any_gateway_gives_every_key(divided):
             assert client.get("people:nosuch") is None
             assert client.dbsize() == 2 * COUNT
         held = node.metric('forebay_commands_routed_total{outcome="answered"}')
-        assert held > 0, f"{node.name} holds everything"
+        assert held > 0, f"{node.name} has all keys"
 
 
 def test_a_gateway_walks_the_whole_cluster(divided):
@@ -58,7 +59,7 @@ def test_a_gateway_walks_the_whole_cluster(divided):
             assert ordered == [f"ordered:{i:05}" for i in range(COUNT)]
 
 
-def test_ranges_go_over_nodes_in_order(divided):
+def test_ranges_span_nodes_in_order(divided):
     for node in divided.nodes:
         for port in [node.gateway, node.port]:
             with node.client(port) as client:
@@ -93,11 +94,11 @@ def test_ioredis_as_a_cluster_client(divided):
     words = ["node", NODE / "read_cluster.mjs", str(divided.nodes[1].port), str(COUNT)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    says = json.loads(done.stdout)
-    assert says["rows"] == [person(i) for i in range(COUNT)]
-    assert says["many"] == [person(i) for i in range(100)]
-    assert says["absent"] is None and says["hash"]["name"] == "person 7"
-    assert says["refused"].startswith("READONLY") and says["scanned"] == COUNT
+    result = json.loads(done.stdout)
+    assert result["rows"] == [person(i) for i in range(COUNT)]
+    assert result["many"] == [person(i) for i in range(100)]
+    assert result["absent"] is None and result["hash"]["name"] == "person 7"
+    assert result["refused"].startswith("READONLY") and result["scanned"] == COUNT
 
 
 def test_redis_cli_follows_redirects(divided):
@@ -107,9 +108,9 @@ def test_redis_cli_follows_redirects(divided):
         assert json.loads(out) == person(int(key.split(":")[1]))
 
 
-def test_an_aware_port_leads_to_who_has_the_key(divided):
+def test_a_cluster_port_redirects_to_the_node_with_the_key(divided):
     first = divided.nodes[0]
-    led = 0
+    redirects = 0
     with first.client() as client:
         assert client.info("server")["redis_mode"] == "cluster"
         assert client.info("server")["availability_zone"] == "z1"
@@ -120,9 +121,9 @@ def test_an_aware_port_leads_to_who_has_the_key(divided):
                 words = str(error).split()
                 assert words[0] == "MOVED" or len(words) == 2, error
                 port = int(words[-1].rsplit(":", 1)[1])
-                with first.client(port) as there:
-                    assert json.loads(there.get(f"people:{i}")) == person(i)
-                led += 1
-        assert 0 < led < 200
-        # Of several slots: gathered, not refused.
+                with first.client(port) as target:
+                    assert json.loads(target.get(f"people:{i}")) == person(i)
+                redirects += 1
+        assert 0 < redirects < 200
+        # The node gathers keys of several slots, and does not refuse them.
         assert rows(client.mget(KEYS[:50])) == [person(i) for i in range(50)]

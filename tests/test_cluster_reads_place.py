@@ -1,5 +1,5 @@
-"""forebay plan place of a batch table of a cluster: what is read most comes to be on more nodes,
-and readers notice nothing of it."""
+"""`forebay plan place` of a batch table of a cluster. The most read partitions get more replicas,
+and readers see no change."""
 
 import binascii
 import json
@@ -25,7 +25,7 @@ def slot(name):
 
 
 class Readers:
-    """Reads at a pace, four of five reads of what lies in some slots, through all gateways."""
+    """Reads at a fixed pace through all gateways. Four of five reads are of keys in some slots."""
 
     def __init__(self, made, first, last, pace=600):
         self.hot = [name for name in NAMES if first <= slot(name) <= last]
@@ -69,19 +69,19 @@ def made(shared, tmp_path):
 
 
 def holders(made, table="people"):
-    """How many nodes have each range, as KV.MAP tells."""
+    """The number of nodes of each range, from KV.MAP."""
     with made.nodes[0].client() as client:
         rows = client.execute_command("KV.MAP", table)
     return {int(row[0]): len(row[2]) for row in rows}
 
 
-def reads_told(seen, least=4):
+def has_reads(seen, least=4):
     reads = seen.get("reads") or {"nodes": {}, "hottest": []}
     return len(reads["nodes"]) >= least and reads["hottest"]
 
 
 def ratio(seen):
-    """What the most asked node is asked, in multiples of the mean of all six."""
+    """The load of the busiest node, in multiples of the mean of all six."""
     nodes = (seen.get("reads") or {"nodes": {}})["nodes"]
     return max(nodes.values(), default=9) * 6 / max(sum(nodes.values()), 1)
 
@@ -91,24 +91,24 @@ def plan(made, *more):
 
 
 def manifest(made):
-    """The partitions of the version that serves."""
+    """The partitions of the serving version."""
     version = made.table("people")["version"]
     path = made.store.path / "tables" / "people" / "versions" / f"{version}.manifest"
     text = path.read_text()
     return json.loads(text[: text.rindex("}") + 1])["partitions"]
 
 
-def cut(made):
-    """A partition's slots: the sixth of so many."""
+def hot_slots(made):
+    """The slots of the sixth partition of PARTITIONS."""
     return 5 * 16384 // PARTITIONS, 6 * 16384 // PARTITIONS - 1
 
 
 @pytest.mark.nightly
-def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
+def test_most_read_partitions_get_more_replicas(made, tmp_path):
     others = holders(made, "other")
-    first, last = cut(made)
+    first, last = hot_slots(made)
     readers = Readers(made, first, last)
-    made.wait_for(reads_told)
+    made.wait_for(has_reads)
 
     def is_uneven():
         seen = plan(made)
@@ -127,20 +127,19 @@ def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     counts = holders(made)
     assert counts[first] == len(hot["after"]) and min(counts.values()) == 2, counts
     assert holders(made, "other") == others
-    # Each copy answers, and the load lies evenly.
-    made.wait_for(lambda seen: ratio(seen) < 1.35, "the load lies evenly", 120)
+    # Each replica answers, and the load is even.
+    made.wait_for(lambda seen: ratio(seen) < 1.35, "the load is even", 120)
     status = made.store.run("cluster", "status").out
     assert "batch tables on" in status and "read most: from slot" in status, status
-    # Versions come and go, and nodes too.
+    # The placement survives new versions, rollbacks and the loss of a node.
     pushed = made.store.push("people", made.table_of(2), args=["--partitions", PARTITIONS])
     assert pushed["rollout"]["excluded"] == []
     made.store.json("rollback", "people")
     assert holders(made) == counts
-    # What is small is cut where its lists begin all the same, and nothing of the versions before is
-    # counted.
+    # A small version is divided at the same starts, and reads of earlier versions do not count.
     made.store.push("people", made.table_of(3))
     assert holders(made) == counts
-    made.wait_for(reads_told)
+    made.wait_for(has_reads)
     seen = plan(made)
     starts = {int(lower) for lower in holders(made)}
     assert starts <= {one["bounds"]["lower"]["slot"] for one in manifest(made)}
@@ -150,7 +149,7 @@ def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     after = holders(made)
     assert after[first] == min(counts[first], 5) and min(after.values()) == 2, after
     runs = gone.cache / "tables" / "people" / "runs"
-    wait_for(lambda: not list(runs.glob("*.run")), "nothing of it is left there")
+    wait_for(lambda: not list(runs.glob("*.run")), "the drained node has no runs")
     made.store.run("cluster", "replicas", "people", "3", "--yes")
     assert set(holders(made).values()) == {3}
     readers.end()
@@ -167,10 +166,10 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
     for node in made.nodes:
         assert node.stop() == 0
         node.args = ["--users", secured.users]
-        node.start().comes_up()
+        node.start().wait_listening()
     for node in made.nodes:
         wait_for(node.is_ready, f"{node.name} is ready")
-    first, last = cut(made)
+    first, last = hot_slots(made)
     options = {"username": "seer", "password": secured.password}
     hot = [name for name in NAMES if first <= slot(name) <= last]
     seen = {}
@@ -185,7 +184,7 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
             seen.update(result.json() if result.code == 0 else {"copies": 0})
             return seen["copies"] > 0
 
-        wait_for(planned, "what is read was told", 120)
+        wait_for(planned, "reads are reported", 120)
     hottest = next(one for one in seen["partitions"] if one["partition"] == 5)
     made.store.run("cluster", "apply", tmp_path / "plan.json", "--yes")
 
@@ -196,10 +195,10 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
     def nodes_of(user):
         return next(row[2:] for row in rows(user) if row[0] <= first <= row[1])
 
-    # The primary's node is told as a replica, too, at another port.
+    # The primary's node appears again as a replica, at another port.
     seen = {row[1] for row in nodes_of("clerk")}
     assert len(seen) == len(hottest["after"]) + 1 > len(nodes_of("seer"))
-    # As many for each row of a primary: redis-py takes turns over all of them.
+    # All rows of a primary have equally many nodes, because redis-py alternates over all of them.
     lengths = {(row[2][1], len(row)) for row in rows("clerk")}
     assert len(lengths) == len({primary for primary, _ in lengths})
     assert [row[0] for row in rows("clerk")][0] == 0 and rows("clerk")[-1][1] == 16383
@@ -218,7 +217,7 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
                 )
 
 
-def test_what_cannot_be_planned_is_refused_in_words(made):
+def test_an_impossible_plan_is_refused_with_the_reason(made):
     made.store.push("whole", made.table_of(1), args=["--replicas", "2"])
     assert "push it with --partitions" in made.store.refuse(*PLAN[:2], "whole", *PLAN[3:])
     assert "no node reported reads" in made.store.refuse(*PLAN[:2], "other", *PLAN[3:])

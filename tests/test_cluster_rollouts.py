@@ -1,4 +1,4 @@
-"""Rollouts that are met by something on their way: a kill, a rollback, a cancel, another push."""
+"""Rollouts that a kill, a rollback, a cancel or another push interrupts."""
 
 import json
 import random
@@ -16,7 +16,8 @@ ROWS = 10
 
 @pytest.fixture
 def slow(shared, tmp_path):
-    """Three nodes that bring 2 MiB a second; `t` is on two of them. Pushes begun are of 10 MiB."""
+    """Three nodes that copy 2 MiB a second. Table `t` is on two of them. Each push that begins is
+    of 10 MiB."""
     made = shared(3, args=["--pull-rate", "2M"])
     chance = random.Random(1)
 
@@ -54,7 +55,7 @@ def serves_everywhere(made, version):
     return True
 
 
-def test_a_rollback_goes_before_a_push(slow):
+def test_a_rollback_precedes_a_push(slow):
     made = slow
     made.store.run(*made.words(made.source(2, 100)))
     push = made.begin(3)
@@ -66,7 +67,7 @@ def test_a_rollback_goes_before_a_push(slow):
     assert (made.table("t")["version"], made.table("t")["rollout"]) == (1, None)
     assert "from version 2 to version 1" in made.store.refuse("rollback", "t")
     assert "serves version 1, not version 2" in made.store.refuse("rollback", "t", "--from", 2)
-    # It was built and kept.
+    # The pushed version was built and kept.
     made.store.run("swap", "t", "3")
     assert serves_everywhere(made, 3)
     assert made.store.json("rollback", "t", "--from", 3)["version"] == 1
@@ -74,7 +75,7 @@ def test_a_rollback_goes_before_a_push(slow):
     assert "keeps no dropped tables" in made.store.refuse("drop", "t", "--yes", "--keep-dropped=1h")
 
 
-def test_how_much_has_come_is_told_while_nodes_prepare(slow):
+def test_progress_is_reported_while_nodes_prepare(slow):
     done = slow.store.finish(slow.begin(2))
     assert done.code == 0, done.err
     events = [json.loads(line) for line in done.err.splitlines()]
@@ -95,7 +96,7 @@ def test_a_rollout_is_cancelled(slow):
     assert (made.table("t")["version"], made.table("t")["rollout"]) == (1, None)
     assert serves_everywhere(made, 1)
     assert "has ended" in made.store.refuse("cluster", "cancel", request)
-    # One that has been confirmed serves, and is not to be cancelled.
+    # A confirmed version serves, and cannot be cancelled.
     push = made.begin(3)
     request = made.table("t")["rollout"]["request"]
     assert made.store.finish(push).code == 0
@@ -103,12 +104,12 @@ def test_a_rollout_is_cancelled(slow):
     assert serves_everywhere(made, 3)
 
 
-def test_a_killed_push_is_rolled_out_all_the_same(slow):
+def test_a_rollout_continues_without_its_killed_push(slow):
     made = slow
     push = made.begin(2)
     push.send_signal(signal.SIGKILL)
     push.communicate()
-    # Another one meets the rollout, which goes on without its client.
+    # Another push meets the rollout, which continues without its client.
     refused = made.store.run(*made.words(made.source(3, 100)), code=None)
     assert refused.code in (4, 5) and "table t" in refused.err, (refused.code, refused.err)
     made.wait_for(lambda seen: phase_of(seen) is None)
@@ -139,10 +140,10 @@ def test_a_version_that_is_damaged_in_the_store_serves_nowhere(slow):
     assert "serves nowhere" in ended.err and "node n" in ended.err, ended.err
     assert serves_everywhere(made, 1)
 
-    def of_the_second(node):
+    def runs_of_version_2(node):
         return list((node.cache / "tables/t/runs").glob("2-*.run"))
 
-    left = lambda: {node.name: of_the_second(node) for node in made.nodes}  # noqa: E731
-    wait_for(lambda: not any(left().values()), left)
+    remaining = lambda: {node.name: runs_of_version_2(node) for node in made.nodes}  # noqa: E731
+    wait_for(lambda: not any(remaining().values()), remaining)
     made.store.run(*made.words(made.source(3, 100)))
     assert serves_everywhere(made, 3)

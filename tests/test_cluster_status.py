@@ -1,4 +1,4 @@
-"""`forebay cluster status` says what nodes say, and says so where none does."""
+"""`forebay cluster status` reports what nodes report, and says so if no node answers."""
 
 import hashlib
 import json
@@ -8,13 +8,13 @@ import pytest
 from data import people, write
 from harness import wait_for
 from secured import certificate
-from test_cluster_disasters import take_away
+from test_cluster_disasters import move_away
 
 LIVE = ["--mode", "live", "--replicas", "3", "--durability", "os"]
 
 
 def checked(made, *words):
-    """The state in a word, by the exit code, and what was printed."""
+    """The state as a word, by the exit code, and the output."""
     result = made.store.run("cluster", "status", "--check", "--json", *words, code=None)
     return ["well", "degraded", "down", "not known"][result.code], result
 
@@ -22,11 +22,11 @@ def checked(made, *words):
 def wait_checked(made, state, *words):
     result = []
 
-    def is_so():
+    def is_reached():
         result[:] = checked(made, *words)
         return result[0] == state
 
-    wait_for(is_so, lambda: (state, result))
+    wait_for(is_reached, lambda: (state, result))
     return result[1].json()
 
 
@@ -47,16 +47,16 @@ def test_dead_nodes_are_not_called_up(made):
     assert wait_checked(made, "well")["source"] == "coordinator"
     assert "is well" in made.store.run("cluster", "status").out
     made["n3"].kill()
-    # Of `one` there is one copy of each part, and n3 had its share.
+    # Table `one` has one replica per partition, and n3 had some of them.
     down = wait_checked(made, "down")["down"]
     assert len(down) == 1 and "parts of table one " in down[0] and "start n3 again" in down[0]
     made.store.run("drop", "one", "--yes")
     assert "node n3 is down" in "".join(wait_checked(made, "degraded")["problems"])
     made["n1"].kill(), made["n2"].kill()
-    said = wait_checked(made, "not known")
-    assert said["source"] == "catalog" and not said["healthy"]
-    assert {node["state"] for node in said["nodes"]} <= {"not known", "down"}
-    [problem] = [words for words in said["problems"] if "no node confirmed" in words]
+    status = wait_checked(made, "not known")
+    assert status["source"] == "catalog" and not status["healthy"]
+    assert {node["state"] for node in status["nodes"]} <= {"not known", "down"}
+    [problem] = [words for words in status["problems"] if "no node confirmed" in words]
     assert "node n1 at 127.0.0.1" in problem
     text = made.store.run("cluster", "status").out
     assert "is not known" in text and "is well" not in text
@@ -71,17 +71,17 @@ def test_live_tables_without_leaders_are_down(made):
     made["n1"].kill(), made["n2"].kill()
     assert any(" of t" in why for why in wait_checked(made, "down", *http(made["n3"]))["down"])
     for name in ("n1", "n2"):
-        made[name].start().comes_up()
+        made[name].start().wait_listening()
     wait_checked(made, "well")
 
 
-def test_nodes_are_asked_while_the_store_is_away(made, tmp_path):
-    take_away(made.store.path, tmp_path / "away")
+def test_status_asks_nodes_while_the_store_is_away(made, tmp_path):
+    move_away(made.store.path, tmp_path / "away")
     state, result = checked(made)
     assert state == "not known" and "--node HOST:PORT" in result.err, result.err
     state, result = checked(made, *http(made["n1"]), *http(made["n2"]))
     assert state in ("well", "degraded") and result.json()["source"] == "coordinator", result
-    # Nobody hears of the others now: none is called up that does not answer.
+    # No node hears from the others now. A node that does not answer is not called up.
     made["n3"].kill()
 
     def is_known(*named):
@@ -96,7 +96,7 @@ def test_nodes_are_asked_while_the_store_is_away(made, tmp_path):
     assert state == "not known" and "127.0.0.1:1: " in result.err, result.err
 
 
-def test_a_wrong_option_is_not_a_cluster_that_is_down(store):
+def test_a_wrong_option_is_not_reported_as_a_cluster_that_is_down(store):
     assert store.run("cluster", "status", "--check", "--nodes", "a", code=None).code == 3
     assert store.run("cluster", "status", "--nodes", "a", code=None).code == 2
 

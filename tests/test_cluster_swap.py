@@ -1,4 +1,4 @@
-"""Versions come to serve on all nodes at one moment, of several tables too, and go so again."""
+"""Versions of one or several tables begin to serve on all nodes at one moment, also on rollback."""
 
 import json
 
@@ -14,7 +14,7 @@ NAMES = [f"{table}:{i}" for i in range(KEYS) for table in ("a", "b")]
 
 @pytest.fixture
 def two_tables(shared, tmp_path):
-    """Five nodes; tables `a` and `b` on two of them each. Rows say which version they are of."""
+    """Five nodes. Tables `a` and `b` have two replicas each. Each row holds its version."""
     made = shared(5)
 
     def push(table, version, *args, code=0, rows=KEYS):
@@ -35,7 +35,8 @@ def read_both(client):
 
 
 def read_from(*tables):
-    """The same of a client that asks several nodes: of one key, so of one command."""
+    """Like read_both, for a client that asks several nodes: each read is one command for one
+    key."""
     return lambda client: {
         json.loads(client.get(f"{table}:{i}"))["version"] for table in tables for i in (7,)
     }
@@ -55,7 +56,7 @@ def test_two_tables_swap_at_one_moment_under_readers(two_tables):
     for table in ("a", "b"):
         assert made.push(table, 2, "--no-swap")["swapped"] is False
     swapped = made.store.json("swap", "a@2", "b@2")
-    # Who asks after the command has ended gets what it let serve.
+    # Every read after the command's end sees the new version.
     for node in made.nodes:
         with node.through_gateway() as client:
             assert read_both(client) == {2}
@@ -77,14 +78,14 @@ def test_two_tables_swap_at_one_moment_under_readers(two_tables):
         assert reader.seen == [1, 2, 1, 2] and reader.replies > 20
 
 
-def test_what_was_rolled_back_from_is_refused_without_force(two_tables):
+def test_a_swap_to_a_version_that_was_rolled_back_needs_force(two_tables):
     made = two_tables
     made.push("a", 2)
     made.store.run("rollback", "a")
     refused = made.store.refuse("swap", "a", "2")
     assert "rolled back from" in refused and "--force" in refused and "table a" in refused
     assert made.table("a")["version"] == 1
-    # Nor with another table that could be swapped.
+    # A swap that includes another table is refused, too.
     made.push("b", 2, "--no-swap")
     made.store.refuse("swap", "a@2", "b@2")
     assert [made.table(table)["version"] for table in ("a", "b")] == [1, 1]
@@ -92,7 +93,7 @@ def test_what_was_rolled_back_from_is_refused_without_force(two_tables):
     assert (made.table("a")["version"], made.table("a")["previous"]) == (2, 1)
 
 
-def test_rollbacks_of_what_has_nothing_before_change_nothing(two_tables):
+def test_a_rollback_without_a_previous_version_changes_nothing(two_tables):
     made = two_tables
     made.push("a", 2)
     refused = made.store.refuse("rollback", "a", "b")
@@ -110,18 +111,18 @@ def test_the_gate_holds_a_swap_in_a_cluster_too(two_tables):
     assert made.table("a")["version"] == 2
 
 
-def test_what_status_tells(two_tables):
+def test_status_describes_nodes_and_tables(two_tables):
     made = two_tables
     made.push("a", 2)
     status = made.status()
     assert status["cluster"] == "forebay"
     assert status["healthy"] is True and status["problems"] == []
-    says = {node["name"]: node for node in status["nodes"]}
+    entries = {node["name"]: node for node in status["nodes"]}
     for node in made.nodes:
-        entry = says.pop(node.name)
+        entry = entries.pop(node.name)
         assert entry["zone"] == node.zone and entry["state"] == "up"
         assert entry["listen"] == f"127.0.0.1:{node.port}"
-    assert says == {}
+    assert entries == {}
     tables = {table["table"]: table for table in status["tables"]}
     for table, version, previous in [("a", 2, 1), ("b", 1, None)]:
         entry = tables[table]
@@ -129,28 +130,30 @@ def test_what_status_tells(two_tables):
         assert entry["replicas"] == 2
     assert made.coordinator() in made.nodes
 
-    made.wait_for(lambda says: {node["serves"] for node in says["nodes"]} == {says["revision"]})
+    made.wait_for(
+        lambda status: {node["serves"] for node in status["nodes"]} == {status["revision"]}
+    )
     text = made.store.run("cluster", "status").out
     assert all(node.name in text for node in made.nodes)
 
 
-def test_nodes_prove_what_they_hold(two_tables):
+def test_nodes_verify_their_partitions(two_tables):
     pushed = two_tables.push("a", 2)
-    proved = pushed["rollout"]["verified"]
-    assert {one["node"] for one in proved} == {node.name for node in two_tables.nodes}
-    # Each row is on two nodes at least, and each node has read back what it holds. What lies across
-    # the bounds of classes is on more.
-    assert 2 * KEYS <= sum(one["rows"] for one in proved) < 4 * KEYS
-    assert sum(one["partitions"] for one in proved) >= 2 * 8
+    verified = pushed["rollout"]["verified"]
+    assert {one["node"] for one in verified} == {node.name for node in two_tables.nodes}
+    # Each row has two replicas, and each node has read its partitions back. Partitions that lie
+    # across class boundaries have more replicas.
+    assert 2 * KEYS <= sum(one["rows"] for one in verified) < 4 * KEYS
+    assert sum(one["partitions"] for one in verified) >= 2 * 8
     assert pushed["rollout"]["excluded"] == []
 
 
-def test_dropped_tables_are_gone_from_all_nodes(two_tables):
+def test_dropped_tables_are_removed_from_all_nodes(two_tables):
     made = two_tables
     made.store.run("drop", "b", "--yes")
     assert [table["table"] for table in made.status()["tables"]] == ["a"]
     for node in made.nodes:
         with node.through_gateway() as client:
-            # Nodes hear of it within a heartbeat.
+            # Nodes learn of the drop within a heartbeat.
             wait_for(lambda client=client: client.dbsize() == KEYS, client.dbsize)
     assert made.push("b", 5)["version"] >= 1

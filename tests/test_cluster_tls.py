@@ -1,4 +1,5 @@
-"""Nodes that meet over a network speak TLS by certificates of their own, and with nobody else."""
+"""Nodes that are not on loopback use TLS with their own certificates, and accept no other
+connections."""
 
 import json
 import socket
@@ -24,7 +25,7 @@ def over_a_network(tmp_path):
     made.check_logs()
 
 
-def test_nodes_that_are_not_on_loopback(over_a_network, tmp_path):
+def test_nodes_off_loopback_use_tls(over_a_network, tmp_path):
     made = over_a_network
     path = write(people(COUNT), tmp_path / "people.parquet")
     pushed = made.store.push("people", path, args=["--replicas", "1", "--partitions", "6"])
@@ -35,7 +36,7 @@ def test_nodes_that_are_not_on_loopback(over_a_network, tmp_path):
             rows = [json.loads(row) for row in client.mget(keys)]
             assert rows == [person(i) for i in range(COUNT)], node.name
     peer = made.nodes[0].peer
-    # Neither a plain connection nor one without a certificate gets an answer.
+    # A plain connection and one without a certificate get no answer.
     with socket.create_connection(("127.0.0.1", peer), timeout=30) as plain:
         plain.sendall(b"*1\r\n$4\r\nPING\r\n")
         assert b"PONG" not in plain.recv(200)

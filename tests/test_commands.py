@@ -1,4 +1,4 @@
-"""What the commands print, in the shapes that docs/reference/commands*.md promise."""
+"""What the commands print, in the forms that docs/reference/commands*.md describe."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_get(two):
     assert json.loads(lines[0]) == person(1, 2) and lines[1] == "(absent)"
 
 
-def test_partitions_begin_where_they_are_said_to(store, source, tmp_path):
+def test_partitions_begin_at_given_boundaries(store, source, tmp_path):
     def lowers(table, *words):
         store.push(table, source(100), key="{id:03}", args=words)
         manifest = next((store.path / "tables" / table / "versions").glob("*.manifest"))
@@ -94,7 +94,7 @@ def test_partitions_begin_where_they_are_said_to(store, source, tmp_path):
     assert slots == [{"slot": 0}, {"slot": 100}, {"slot": 9000}]
     keys = lowers("o", "--order", "ordered", "--boundaries", '["040", {"key_hex": "ff"}]')
     assert keys == [{"key": ""}, {"key": "040"}, {"key_hex": "ff"}]
-    # Those of one version cut another one alike.
+    # The boundaries of one version divide another one equally.
     (tmp_path / "places.json").write_text(json.dumps(keys))
     again = ("--order", "ordered", "--boundaries", tmp_path / "places.json")
     assert lowers("again", *again) == keys
@@ -170,7 +170,7 @@ def test_verify_and_diff(two):
     assert added == {"key": "0", "change": "added", "columns": []}
 
 
-def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
+def test_diff_as_text_and_as_json_agree(store, tmp_path):
     rows = tmp_path / "rows.csv"
 
     def push(text, *words):
@@ -183,9 +183,9 @@ def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
     push("id,n,gone\n1,1,x\n2,2,y\n")
     push("id,n,fresh\n1,1.0,x\n2,2.5,y\n")
     push("id,fresh\n1,x\n2,y\n")
-    says, text = diff(1, 2)
-    assert (says["changed"], says["columns"]) == (2, {"id": 0, "n": 2})
-    schema = says["schema"]
+    result, text = diff(1, 2)
+    assert (result["changed"], result["columns"]) == (2, {"id": 0, "n": 2})
+    schema = result["schema"]
     assert (schema["removed"], schema["added"], schema["retyped"]) == (["gone"], ["fresh"], ["n"])
     assert text.splitlines() == [
         "t version 1 to 2: 0 added, 0 removed, 2 changed, 0 unchanged, by what both versions have",
@@ -196,10 +196,14 @@ def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
         '~ "1": n 1 -> 1.0',
         '~ "2": n 2 -> 2.5',
     ]
-    says, text = diff(2, 3)
-    assert (says["changed"], says["unchanged"], says["columns"]) == (0, 2, {"id": 0, "fresh": 0})
+    result, text = diff(2, 3)
+    assert (result["changed"], result["unchanged"], result["columns"]) == (
+        0,
+        2,
+        {"id": 0, "fresh": 0},
+    )
     assert text.splitlines()[1:] == ["column n is gone (float64)"]
-    # The value of one column, as bytes, as a number, of another column; and rows.
+    # The value of one column as bytes, as a number and of another column; then rows.
     push("id,n,m\n1,1,7\n2,2,2\n", "--value", "n")
     push("id,n,m\n1,1,7\n2,3,2\n", "--value", "n", "--delta", "i64")
     push("id,n,m\n1,1,7\n2,3,2\n", "--value", "m")
@@ -209,22 +213,22 @@ def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
         (5, 6, ['~ "1": value 1 -> 7', '~ "2": value 3 -> 2']),
         (6, 7, ['~ "1": value 7 -> {"id":1,"n":1}', '~ "2": value 2 -> {"id":2,"n":3}']),
     ):
-        says, text = diff(before, after)
+        result, text = diff(before, after)
         assert text.splitlines()[-len(changes) :] == changes
-        assert says["columns"] == {"value": len(changes)} == {"value": says["changed"]}
+        assert result["columns"] == {"value": len(changes)} == {"value": result["changed"]}
         seen = [
             f'~ "{d["key"]}": value {d["columns"][0]["before"]} -> {d["columns"][0]["after"]}'
-            for d in says["differences"]
+            for d in result["differences"]
         ]
         assert seen == changes
-        assert [change["text"] for change in says["schema"]["changes"]] == text.splitlines()[1:2]
+        assert [change["text"] for change in result["schema"]["changes"]] == text.splitlines()[1:2]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
-def test_an_export_is_the_source_again(two, tmp_path, kind):
+def test_an_export_equals_its_source(two, tmp_path, kind):
     path = tmp_path / f"out.{kind}"
-    says = two.json("export", "people@1", "--to", path)
-    assert (says["table"], says["version"], says["rows"]) == ("people", 1, 1000)
+    result = two.json("export", "people@1", "--to", path)
+    assert (result["table"], result["version"], result["rows"]) == ("people", 1, 1000)
     if kind == "parquet":
         table = pyarrow.parquet.read_table(path).select(people().column_names)
         assert table.sort_by("id").to_pylist() == people().to_pylist()
@@ -237,7 +241,7 @@ def test_an_export_is_the_source_again(two, tmp_path, kind):
     assert two.json("get", "again", "7") == [person(7, 1)]
 
 
-def test_an_export_leaves_what_is_there_what_it_is(two, tmp_path):
+def test_an_export_keeps_modes_links_and_devices(two, tmp_path):
     def export(to, *words, code=0):
         return two.run("export", "people", "--to", to, "--format", "csv", *words, code=code)
 
@@ -276,7 +280,7 @@ def test_an_export_leaves_what_is_there_what_it_is(two, tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         assert "no file, pipe or character device" in export(tmp_path / "socket", code=1).err
-    # What fails leaves what was there.
+    # A failed export keeps the previous content.
     broken = two.run("export", "people@7", "--to", out, code=1)
     assert "version 7" in broken.err and out.read_text() == "before"
     names = {"away", "link", "new", "out.csv", "pipe", "relative", "round", "socket", "store"}
@@ -284,7 +288,7 @@ def test_an_export_leaves_what_is_there_what_it_is(two, tmp_path):
     assert not [path for path in tmp_path.rglob("*.part")]
 
 
-def test_columns_come_go_and_widen(store, tmp_path):
+def test_columns_can_be_added_removed_and_widened(store, tmp_path):
     old = pa.table({"id": [1, 2], "n": pa.array([1, 2], pa.int32()), "gone": ["x", "y"]})
     new = pa.table({"id": [1, 2], "n": pa.array([1, 2**40], pa.int64()), "fresh": [True, None]})
     store.push("t", write(old, tmp_path / "old.parquet"))
@@ -298,7 +302,7 @@ def test_columns_come_go_and_widen(store, tmp_path):
     assert store.json("get", "t", "2") == [{"id": 2, "n": 2, "gone": "y"}]
 
 
-def test_logs_get_lines_and_quiet_gets_none(store, source):
+def test_commands_print_log_lines_unless_quiet(store, source):
     assert "rows" in store.run("push", "a", source(), "--key", "{id}").err
     quiet = store.run("push", "b", source(), "--key", "{id}", "--quiet")
     assert (quiet.err, quiet.out) == ("", "")
@@ -307,25 +311,25 @@ def test_logs_get_lines_and_quiet_gets_none(store, source):
     assert len(store.run("get", "b", "1", "-q").out.splitlines()) == 1
 
 
-def test_a_store_is_made_with_a_word_and_not_where_that_is_forbidden(store, source, tmp_path):
+def test_a_new_store_is_reported_and_no_create_forbids_it(store, source, tmp_path):
     push = ["push", "t", source(), "--key", "{id}"]
     empty = Store(tmp_path / "mount")
     empty.path.mkdir()
-    for there in [store, empty]:
+    for place in [store, empty]:
         for words in [[], ["--quiet"], ["--dry-run"], ["--json"]]:
-            refused = there.refuse(*push, "--no-create", *words)
+            refused = place.refuse(*push, "--no-create", *words)
             assert "there is no forebay store" in refused, refused
     assert not store.path.exists() and not list(empty.path.iterdir())
     assert str(store.path) in store.run(*push).err
-    says = empty.run(*push, "--json")
-    assert json.loads(says.out)["store_created"] is True
-    texts = [event.get("text", "") for event in map(json.loads, says.err.splitlines())]
+    result = empty.run(*push, "--json")
+    assert json.loads(result.out)["store_created"] is True
+    texts = [event.get("text", "") for event in map(json.loads, result.err.splitlines())]
     assert any("made a new one" in text and "--no-create" in text for text in texts), texts
     again = store.run(*push, "--no-create", "--json")
     assert "store_created" not in json.loads(again.out) and "made a new" not in again.err
 
 
-def test_a_store_that_is_named_and_not_there_wants_create(source, tmp_path):
+def test_a_named_store_that_does_not_exist_needs_create(source, tmp_path):
     def run(*words, named=None, code=0):
         environment = {name: os.environ[name] for name in os.environ if name != "FOREBAY_STORE"}
         if named is not None:
@@ -351,19 +355,19 @@ def test_a_store_that_is_named_and_not_there_wants_create(source, tmp_path):
     assert made["store_created"] is True
     made = run("create", "clicks", "--create", "--json", "--store", "other")
     assert json.loads(made.stdout)["store_created"] is True and "made a new one" in made.stderr
-    # Who names none means the one here.
+    # Without a name, the store is ./forebay-data.
     assert "made a new one" in run(*push).stderr
     assert (tmp_path / "forebay-data").is_dir()
     run(*push, "--create", "--no-create", code=2)
 
 
-def test_an_empty_variable_is_none(two, monkeypatch):
+def test_an_empty_variable_counts_as_unset(two, monkeypatch):
     for name in ("LOGIN", "TLS_CA", "WORK_DIR"):
         monkeypatch.setenv(f"FOREBAY_{name}", "")
     assert two.json("get", "people", "7") == [person(7, 2)]
 
 
-def test_drop_wants_yes_and_can_be_undone(two):
+def test_drop_needs_yes_and_can_be_undone(two):
     refused = two.refuse("drop", "people", code=2)
     assert "forebay drop people --yes" in refused, refused
     assert two.json("tables", "--dropped") == []
@@ -372,7 +376,7 @@ def test_drop_wants_yes_and_can_be_undone(two):
     assert two.json("tables") == []
     (kept,) = two.json("tables", "--dropped")
     assert (kept["table"], kept["kept_until"]) == ("people", done["kept_until"])
-    # The time picks one of several; nothing was dropped at another one.
+    # The time selects one of several drops. Nothing was dropped at this time.
     two.refuse("undrop", "people", "--dropped", "2001-01-01T00:00:00Z")
     back = two.json("undrop", "people", "--dropped", kept["dropped"])
     assert (back["table"], back["undropped"]) == ("people", True) and back["dropped"]
@@ -381,7 +385,7 @@ def test_drop_wants_yes_and_can_be_undone(two):
     two.run("rollback", "people")
 
 
-def test_a_server_sees_a_table_go_and_come_back(two):
+def test_a_server_sees_a_drop_and_an_undrop(two):
     two.run("create", "clicks", "--durability", "os")
     with two.serve() as server:
         client = server.client(decode_responses=True)
@@ -396,7 +400,7 @@ def test_a_server_sees_a_table_go_and_come_back(two):
         assert client.get("clicks:a") == "1"
 
 
-def test_a_second_rollback_says_from_which_version(store, source):
+def test_a_second_rollback_needs_its_version(store, source):
     for version in range(1, 5):
         store.push("people", source(10, version=version))
     assert "serves version 4, not version 3" in store.refuse("rollback", "people", "--from", 3)
@@ -420,7 +424,7 @@ def test_completions_and_man_page_know_every_flag(store):
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_path, flags):
+def test_commands_take_effect_if_their_output_cannot_be_written(store, source, tmp_path, flags):
     def with_output(to, words, code):
         result = store.run(*words, *flags, stdout=to, code=code)
         assert "panicked" not in result.err
@@ -442,7 +446,7 @@ def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_p
     assert closed(*push) == ""
     assert "t version 2" in full(*push)
     held = closed(*push, "--gate", "rows>1%", code=3)
-    assert "the gate holds version 3" in held, "why is told, as to whoever wants quiet"
+    assert "the gate holds version 3" in held, "--quiet keeps the reason"
     assert [v["version"] for v in store.json("versions", "t")] == [1, 2, 3]
     assert closed("rollback", "t") == ""
     assert "t serves version 2; before it served 1" in full("swap", "t", "2")
@@ -456,7 +460,7 @@ def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_p
     assert "live is made" in full("create", "live")
 
 
-def test_help_and_a_closed_pipe_are_no_trouble(two):
+def test_help_and_a_closed_pipe_work(two):
     assert "rollback" in two.run("--help").out
     assert "--bad-rows" in two.run("push", "--help").out
     piped = subprocess.run(

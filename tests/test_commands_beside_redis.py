@@ -1,14 +1,14 @@
-"""Commands on strings, bits, lists and keys beside redis-server: the answers are the same."""
+"""Commands on strings, bits, lists and keys: a live table and redis-server give equal answers."""
 
 import pytest
 import redis
 from beside_redis import compare
 
-# Every byte, so that texts are compared as bytes.
+# latin-1 maps every byte, so texts are compared as bytes.
 BYTES = {"decode_responses": True, "encoding": "latin-1"}
 
 
-def beside(real):
+def as_bytes(real):
     path = real.connection_pool.connection_kwargs["path"]
     return redis.Redis(unix_socket_path=path, **BYTES)
 
@@ -23,7 +23,7 @@ def random_on_strings(rng):
     keys = [f"kv:{{x}}{rng.randrange(5)}" for _ in range(3)]
     key, other, third = keys
     text = rng.choice(["", "a", "\x00\xff", "0123456789", "10", "\x80" * 20])
-    # SETRANGE and SETBIT at great offsets would write as much.
+    # SETRANGE and SETBIT at large offsets would write as many bytes.
     offset = rng.choice([str(rng.randrange(30)), "-1", "x", "536870912", "99999999999999999999"])
     bit = rng.choice([str(rng.randrange(200)), "-1", "x", "4294967296"])
     span = [str(rng.randrange(-70, 70)), str(rng.randrange(-70, 70))]
@@ -71,7 +71,7 @@ def random_on_lists(rng):
         rng.choice(["a", "b", "c", "", "10", "\xff\x00"]) for _ in range(rng.randrange(1, 5))
     ]
     item = items[0]
-    # The least number, as a rank, is another one in this version of redis-server.
+    # This version of redis-server treats the least number as a rank differently.
     rank = number(rng).replace("9223372036854775808", "9223372036854775807")
     options = [["RANK", rank], ["COUNT", number(rng)], ["MAXLEN", number(rng)], ["B", "1"]]
     position = [word for option in rng.sample(options, rng.randrange(3)) for word in option]
@@ -108,13 +108,13 @@ def random_on_lists(rng):
 
 
 def test_strings(live, real):
-    compare(live.client(**BYTES), beside(real), 5000, random_on_strings)
+    compare(live.client(**BYTES), as_bytes(real), 5000, random_on_strings)
 
 
 def test_lists(store, real):
     store.run("create", "list", "--value", "list", "--item", "binary")
     with store.serve() as server:
-        compare(server.client(**BYTES), beside(real), 5000, random_on_lists)
+        compare(server.client(**BYTES), as_bytes(real), 5000, random_on_lists)
 
 
 def test_values_of_another_type(live, real):
@@ -141,7 +141,7 @@ def test_values_of_another_type(live, real):
             assert isinstance(reply, str) and reply.startswith("WRONGTYPE"), (name, key, reply)
 
 
-def test_a_short_command_makes_no_huge_value(live):
+def test_a_short_command_creates_no_huge_value(live):
     client = live.client()
     longest = 16 << 20
     for offset in [longest, 2**29 - 1]:
@@ -151,14 +151,14 @@ def test_a_short_command_makes_no_huge_value(live):
             client.setbit("kv:a", offset * 8, 1)
     assert client.exists("kv:a") == 0
     assert client.setrange("kv:a", longest - 1, "x") == longest
-    # What APPEND made longer is changed where it is.
+    # A value that APPEND made longer is changed in place.
     assert client.append("kv:a", "yz") == longest + 2
     assert client.setrange("kv:a", longest + 1, "!") == longest + 2
     assert client.setbit("kv:a", longest * 8, 1) == 0
     assert client.getrange("kv:a", -3, -1) == b"x\xf9!"
 
 
-def test_there_is_nobody_to_wait_for(live, real):
+def test_wait_finds_no_replicas(live, real):
     for words in [["0", "0"], ["0", "10"], ["0", "-1"], ["0", "x"], ["x", "0"]]:
         seen = []
         for client in (live.client(), real):
@@ -170,19 +170,20 @@ def test_there_is_nobody_to_wait_for(live, real):
     assert live.client().execute_command("WAIT", "3", "0") == 0
 
 
-def test_what_clients_are_told_of_commands(live, real):
-    """Arity, keys and categories, of all commands that redis-server has, too."""
+def test_command_info_matches_redis(live, real):
+    """Arity, keys and categories of all commands that redis-server has, too."""
     ours, theirs = live.client(decode_responses=True), real
     ours.response_callbacks.clear(), theirs.response_callbacks.clear()
     names = ours.execute_command("COMMAND", "LIST")
     assert ours.execute_command("COMMAND", "COUNT") == len(names)
     seen = {name: ours.execute_command("COMMAND", "INFO", name)[0] for name in names}
     known = {name: theirs.execute_command("COMMAND", "INFO", name)[0] for name in names}
-    # Redis lists the keys of these by their subcommands; ours read as fast as any.
+    # redis-server lists the keys of these commands with their subcommands. Forebay's read as fast
+    # as any.
     containers = {"object", "memory", "client", "config", "acl", "slowlog", "latency", "module"}
     containers |= {"cluster", "command"}
-    # The categories of what is refused are nobody's business.
-    of_speed = {"@fast", "@slow"}
+    # The speed categories of refused commands do not matter.
+    speeds = {"@fast", "@slow"}
     for name in sorted(set(names) - containers):
         if known[name] is None:
             assert name.startswith("kv."), name
@@ -192,4 +193,4 @@ def test_what_clients_are_told_of_commands(live, real):
             continue
         assert our[1] == their[1], (name, our, their)
         assert our[3:6] == their[3:6], (name, our, their)
-        assert set(our[6]) - of_speed == set(their[6]) - of_speed, (name, our, their)
+        assert set(our[6]) - speeds == set(their[6]) - speeds, (name, our, their)

@@ -1,6 +1,6 @@
-"""Pairs of types through the ways from files to tables, held against the model.
+"""Random pairs of types on every path from a file to a table, compared with the model.
 
-FOREBAY_TEST_SEED=n repeats a run, FOREBAY_TEST_ROUNDS=n makes it n times as long.
+FOREBAY_TEST_SEED=n repeats a run, and FOREBAY_TEST_ROUNDS=n makes it n times as long.
 """
 
 import random
@@ -25,7 +25,7 @@ def converts(a, b, how=None):
 
 
 def sources(suffix):
-    """Types that a kind of file has."""
+    """The types that a kind of file has."""
     encoded = [
         wrap(t) for t in types.SCALARS[::5] for wrap in ENCODINGS if not pa.types.is_date64(t)
     ]
@@ -39,7 +39,7 @@ ENCODINGS = [
 
 
 def fill(trial, suffix, targets, rng, rounds=ROUNDS):
-    """Adds columns of random pairs that convert, a third of them nested."""
+    """Adds columns of random convertible pairs, a third of them nested."""
     have = sources(suffix)
     while len(trial.columns) < PAIRS * rounds:
         a, b = rng.choice(have), rng.choice(targets)
@@ -69,7 +69,7 @@ def test_types_given_by_column(store, tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_types_of_the_table_that_changes_are_pushed_onto(store, tmp_path, suffix):
+def test_types_of_the_table_apply_to_a_push_onto_a_version(store, tmp_path, suffix):
     trial = fill(Trial(random.Random(SEED)), suffix, KEPT, random.Random(SEED))
     path = drive.write(trial.table(), tmp_path / f"rows{suffix}")
     store.push("t", drive.write(trial.targets(), tmp_path / "empty.arrow"))
@@ -78,7 +78,7 @@ def test_types_of_the_table_that_changes_are_pushed_onto(store, tmp_path, suffix
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_types_of_the_live_table_that_is_loaded(store, tmp_path, suffix):
+def test_types_of_a_live_table_apply_to_a_load(store, tmp_path, suffix):
     trial = fill(Trial(random.Random(SEED)), suffix, NAMED, random.Random(SEED))
     path = drive.write(trial.table(), tmp_path / f"rows{suffix}")
     store.run("create", "t", "--value", "row", "--column", "id:int64", *trial.words())

@@ -1,6 +1,6 @@
-"""What is no value does not count: what lies under nulls, in unused entries, between views.
+"""Data without a value does not count: under nulls, in unused entries, between views.
 
-Rows keep their numbers through batches, row groups and threads.
+Rows keep their numbers across batches, row groups and threads.
 """
 
 import json
@@ -15,17 +15,19 @@ WHOLE = pa.int32()
 ITEM = pa.list_(pa.float64())
 
 
-def bits(*there):
-    """A bitmap of which values are there."""
-    return pa.py_buffer(bytes([sum(1 << place for place, is_it in enumerate(there) if is_it)]))
+def bits(*valid):
+    """A bitmap of the values that are valid."""
+    return pa.py_buffer(
+        bytes([sum(1 << place for place, is_valid in enumerate(valid) if is_valid)])
+    )
 
 
 def floats(*values):
     return pa.array(values, pa.float64())
 
 
-def under(array_type, buffers, children=()):
-    """Two values, of which the first is null and has something that does not fit beneath."""
+def under_null(array_type, buffers, children=()):
+    """Two values. The first is null, and the data under it does not fit."""
     return pa.Array.from_buffers(array_type, 2, [bits(0, 1), *buffers], children=list(children))
 
 
@@ -34,12 +36,14 @@ def offsets(*places):
 
 
 ODD = {
-    "a float under a null": under(pa.float64(), [floats(HALF, 7).buffers()[1]]),
-    "items of a null list": under(ITEM, [offsets(0, 1, 2)], [floats(HALF, 7)]),
-    "items of a null list of fixed size": under(
+    "a float under a null": under_null(pa.float64(), [floats(HALF, 7).buffers()[1]]),
+    "items of a null list": under_null(ITEM, [offsets(0, 1, 2)], [floats(HALF, 7)]),
+    "items of a null list of fixed size": under_null(
         pa.list_(pa.float64(), 2), [], [floats(HALF, HALF, 7, 8)]
     ),
-    "the field of a null struct": under(pa.struct([("a", pa.float64())]), [], [floats(HALF, 7)]),
+    "the field of a null struct": under_null(
+        pa.struct([("a", pa.float64())]), [], [floats(HALF, 7)]
+    ),
     "items that no view shows": pa.ListViewArray.from_arrays([0, 2], [0, 1], floats(HALF, HALF, 7)),
     "items before a list and after it": pa.ListArray.from_arrays([1, 1, 2], floats(HALF, 7, HALF)),
     "a slice": pa.concat_arrays([floats(HALF), floats(None, 7), floats(HALF)])[1:3],
@@ -48,7 +52,7 @@ ODD = {
         pa.array([0, 1], pa.int8(), mask=pa.array([True, False]).to_numpy(False)), floats(HALF, 7)
     ),
     "run ends": pa.RunEndEncodedArray.from_arrays([1, 2], floats(None, 7)),
-    "the value of a null map": under(
+    "the value of a null map": under_null(
         pa.map_(pa.string(), pa.float64()),
         [offsets(0, 1, 2)],
         [pa.StructArray.from_arrays([pa.array(["a", "b"]), floats(HALF, 7)], ["key", "value"])],
@@ -57,7 +61,7 @@ ODD = {
 
 
 def whole(value):
-    """A value with integers for its floats."""
+    """A value with integers in the place of floats."""
     if isinstance(value, list):
         return [whole(item) for item in value]
     if isinstance(value, dict):
@@ -82,7 +86,7 @@ def target(t):
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_what_is_no_value_is_not_converted(store, tmp_path, case):
+def test_data_without_a_value_is_not_converted(store, tmp_path, case):
     array, path = ODD[case], tmp_path / "rows.arrow"
     table = pa.table({"id": [0, 1], "v": array})
     with pyarrow.ipc.new_file(path, table.schema) as out:
@@ -96,8 +100,8 @@ BAD = [0, 1, 8191, 8192, 9_999, 10_000, 29_999]
 
 
 @pytest.fixture(params=[".parquet", ".arrow", ".csv", ".jsonl"])
-def halves(request, tmp_path):
-    """Many whole numbers as floats, in several row groups or batches, and halves among them."""
+def floats_file(request, tmp_path):
+    """Many whole numbers as floats, in several row groups or batches, with some fractions."""
     values = [HALF if row in BAD else float(row) for row in range(ROWS)]
     table = pa.table({"id": range(ROWS), "v": values, "w": [row / 2 for row in range(ROWS)]})
     path = tmp_path / f"rows{request.param}"
@@ -115,7 +119,7 @@ def halves(request, tmp_path):
 
 
 def place(entry, path):
-    """Which row an entry of the bad rows is about."""
+    """The row of a bad-rows entry."""
     if "batch" in entry:
         return (entry["batch"] - 1) * ROWS // 3 + entry["row"] - 1
     return (
@@ -123,13 +127,13 @@ def place(entry, path):
     )
 
 
-def test_rows_are_counted_and_changes_too(store, tmp_path, halves):
+def test_rows_and_changed_values_are_counted(store, tmp_path, floats_file):
     rejected = tmp_path / "bad"
     columns = ["--column", "v:int64", "--column", "w:int64:truncate"]
     args = ["--bad-rows", rejected, "--threads", "3", *columns]
-    result = store.push("t", halves, args=args)
+    result = store.push("t", floats_file, args=args)
     entries = [json.loads(line) for line in rejected.read_text().splitlines()]
-    assert sorted(place(entry, halves) for entry in entries) == BAD
+    assert sorted(place(entry, floats_file) for entry in entries) == BAD
     assert all("'v'" in entry["reason"] and "7.5" in entry["reason"] for entry in entries)
     changed = sum(row % 2 for row in range(ROWS) if row not in BAD)
     assert result["lossy"] == [{"column": "w", "how": "truncate", "values": changed}]

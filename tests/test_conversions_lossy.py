@@ -1,4 +1,4 @@
-"""Losses that a column was allowed: what arrives, and how many values are counted as changed."""
+"""Losses that a column allows: the values that arrive, and the number of changed ones."""
 
 import random
 
@@ -12,12 +12,12 @@ from oracle.trial import ROUNDS, SEED, Trial, fail_on
 HOWS = ("round", "truncate", "null", "utc")
 COLUMNS = 90
 NAMED = [t for t in types.SCALARS if types.word(t)]
-# Rounding and truncating are told of numbers and times.
+# Rounding and truncating apply to numbers and times.
 ROUNDED = {"number", "time", "timestamp", "date", "duration"}
 
 
 def sensible(a, b, how):
-    """Whether docs/reference/conversions.md says what `how` does here."""
+    """Whether docs/reference/conversions.md defines `how` for this pair."""
     kinds = family(unwrap(a)), family(b)
     if how == "utc":
         return kinds == ("timestamp", "timestamp") and (unwrap(a).tz is None) != (b.tz is None)
@@ -37,14 +37,15 @@ def draw(rng, how):
             continue
         if not sensible(a, b, how):
             continue
-        if rng.random() < 0.3 and not unsaid(b, how):
+        if rng.random() < 0.3 and not is_undefined(b, how):
             a, b = types.pair(a, b, rng, rng.randrange(1, 4), strict=(0, 0))
         if types.word(b) and a != b and readable(a, b):
             return a, b
 
 
 def readable(a, b):
-    """A list of a wrong fixed size would be null as a whole, which the document does not say."""
+    """Whether a list of the wrong fixed size occurs. It would be null as a whole, which the
+    document does not define."""
     try:
         check(a, b, "utc")
     except Refused:
@@ -52,14 +53,14 @@ def readable(a, b):
     return types.plain(b) == b and "fixed_size_list" not in f"{a}{b}"
 
 
-def unsaid(b, how):
-    """The document leaves open whether durations are truncated towards zero or the past."""
+def is_undefined(b, how):
+    """The document does not define whether durations are truncated towards zero or the past."""
     return how == "truncate" and pa.types.is_duration(b)
 
 
 def values(a, b, how, rng):
     found = nested(a, b, rng)
-    return [value for value in found if value >= 0] if unsaid(b, how) else found
+    return [value for value in found if value >= 0] if is_undefined(b, how) else found
 
 
 def fill(how):
@@ -72,20 +73,22 @@ def fill(how):
 
 
 def counted(trial, result):
-    """What is wrong with the counts of a result."""
-    said = {entry["column"]: (entry["how"], entry["values"]) for entry in result.get("lossy", [])}
+    """The errors in the counts of a result."""
+    reported = {
+        entry["column"]: (entry["how"], entry["values"]) for entry in result.get("lossy", [])
+    }
     wanted = trial.lossy()
     titles = {column.name: column.title() for column in trial.columns}
     return [
-        f"{titles[name]}: {said.get(name)} is counted, and {wanted.get(name)} were changed"
+        f"{titles[name]}: {reported.get(name)} is counted, and {wanted.get(name)} were changed"
         for name in titles
-        if (said.get(name) or (None, 0))[1] != (wanted.get(name) or (None, 0))[1]
-        or (name in wanted and said[name][0] != wanted[name][0])
+        if (reported.get(name) or (None, 0))[1] != (wanted.get(name) or (None, 0))[1]
+        or (name in wanted and reported[name][0] != wanted[name][0])
     ]
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_loss_that_was_allowed(store, tmp_path, how):
+def test_an_allowed_loss(store, tmp_path, how):
     trial = fill(how)
     path = drive.write(trial.table(), tmp_path / "rows.arrow")
     result, rejected = drive.push(store, "t", tmp_path, path, args=trial.words())
@@ -94,7 +97,7 @@ def test_a_loss_that_was_allowed(store, tmp_path, how):
 
 
 @pytest.mark.parametrize("way", ["onto", "load"])
-def test_a_loss_on_the_way_into_a_table_that_is_there(store, tmp_path, way):
+def test_an_allowed_loss_into_an_existing_table(store, tmp_path, way):
     trial = fill("round")
     path, rejected = (
         drive.write(trial.table(), tmp_path / "rows.arrow"),
@@ -149,7 +152,7 @@ def test_fields_and_items_are_named_by_paths(store, tmp_path):
     assert counts == [("round", 1), ("truncate", 2)]
 
 
-def test_a_column_of_the_very_name_comes_before_a_field(store, tmp_path):
+def test_a_column_with_the_exact_name_precedes_a_field(store, tmp_path):
     rows = pa.table({"id": [1], "a": [{"b": 1.5}], "a.b": [2.5]})
     path = drive.write(rows, tmp_path / "rows.parquet")
     store.push("t", path, args=["--column", "a.b:int64:round"])
@@ -163,14 +166,14 @@ def test_a_column_of_the_very_name_comes_before_a_field(store, tmp_path):
     assert "'a.b'" in store.refuse("push", "u", other, *args)
 
 
-def test_without_a_word_nothing_is_lost_or_counted(store, tmp_path):
+def test_without_an_allowed_loss_nothing_is_lost_or_counted(store, tmp_path):
     path = drive.write(pa.table({"id": [1], "v": [7.0]}), tmp_path / "rows.parquet")
     assert not store.push("t", path, args=["--column", "v:int32"]).get("lossy")
     assert store.json("get", "t", "1")[0]["v"] == 7
 
 
 @pytest.mark.parametrize("how", ["floor", "", "Round", "round:null"])
-def test_another_word_is_refused(store, tmp_path, how):
+def test_an_unknown_loss_is_refused(store, tmp_path, how):
     path = drive.write(pa.table({"id": [1], "v": [7.5]}), tmp_path / "rows.parquet")
     result = store.run("push", "t", path, "--key", "{id}", "--column", f"v:int32:{how}", code=None)
     assert result.code in (1, 2) and "--column" in result.err and "int32" in result.err, result.err

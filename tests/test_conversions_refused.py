@@ -1,4 +1,4 @@
-"""Pairs of types that do not convert are refused before anything is read."""
+"""Pairs of types that do not convert are refused before any row is read."""
 
 import random
 
@@ -29,25 +29,25 @@ def draw(rng, targets):
 
 
 @pytest.mark.parametrize("way", ["column", "onto", "load"])
-def test_types_that_do_not_convert(store, tmp_path, way):
+def test_types_that_do_not_convert_are_refused(store, tmp_path, way):
     rng = random.Random(SEED)
     targets = types.SCALARS if way == "onto" else [t for t in types.SCALARS if types.word(t)]
     for number in range(PAIRS * ROUNDS):
         a, b = draw(rng, targets)
         while way != "onto" and types.word(b) is None:
             a, b = draw(rng, targets)
-        # A row that is null: that it is refused is for its types alone.
+        # The row is null, so only its types can be refused.
         path = drive.write(pa.table({"id": [1], "odd": pa.nulls(1, a)}), tmp_path / "rows.arrow")
         message = refuse(store, tmp_path, way, f"t{number}", path, b).lower()
         assert "odd" in message, f"seed {SEED}: {a} to {b}: {message}"
         for t in (a, b):
-            assert any(word in message for word in types.said(t)), (
+            assert any(word in message for word in types.words_for(t)), (
                 f"seed {SEED}: {a} to {b}: {message}"
             )
 
 
 def refuse(store, tmp_path, way, table, path, target):
-    """Tries a conversion that has to fail, and gives its message."""
+    """Tries a conversion that must fail, and returns its message."""
     if way == "column":
         return store.refuse(
             "push", table, path, "--key", "{id}", "--column", f"odd:{types.word(target)}"
@@ -62,7 +62,7 @@ def refuse(store, tmp_path, way, table, path, target):
 
 
 @pytest.mark.parametrize("way", ["onto", "load"])
-def test_what_the_table_forbids_or_lacks(store, tmp_path, way):
+def test_nulls_and_columns_that_the_table_forbids_are_refused(store, tmp_path, way):
     base = drive.write(pa.table({"id": [1], "v": [1]}), tmp_path / "base.parquet")
     wider = drive.write(pa.table({"id": [1], "v": [2], "more": [3]}), tmp_path / "wider.parquet")
     if way == "load":
@@ -74,7 +74,7 @@ def test_what_the_table_forbids_or_lacks(store, tmp_path, way):
     assert "'more'" in message, message
 
 
-def test_a_null_where_the_table_forbids_it_is_a_bad_row(store, tmp_path):
+def test_a_null_in_a_column_without_nulls_is_a_bad_row(store, tmp_path):
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.int64(), False)])
     base = pa.table({"id": [1], "v": [1]}, schema=schema)
     store.push("t", drive.write(base, tmp_path / "base.arrow"))

@@ -1,4 +1,4 @@
-"""Conversions that once changed values without a word, each by name."""
+"""Conversions that once changed values silently, each with its own test."""
 
 import json
 from decimal import Decimal
@@ -13,12 +13,12 @@ F32, INT32 = pa.float32(), pa.int32()
 
 
 def one(tmp_path, value, t=None, name="new.parquet"):
-    """A file of one row, whose column `v` has the value."""
+    """A file of one row, with the value in column `v`."""
     return drive.write(pa.table({"id": [1], "v": pa.array([value], t)}), tmp_path / name)
 
 
 def onto(store, tmp_path, base, change):
-    """Pushes a file onto a table of another; gives the failed command's message."""
+    """Pushes a file onto a table made from another, and returns the failed command's message."""
     store.push("t", one(tmp_path, base, name="base.parquet"))
     return store.refuse("push", "t", change, "--onto", "current")
 
@@ -79,7 +79,7 @@ LOSSES = {
 
 
 def value_of(value, t):
-    """A decimal from its digits, anything else as it is."""
+    """A decimal from its digits, or any other value unchanged."""
     if t is not None and pa.types.is_decimal(t):
         return Decimal(value).scaleb(-t.scale)
     return value
@@ -116,7 +116,7 @@ def test_a_number_of_a_csv_file_that_does_not_fit_is_a_bad_row(store, tmp_path, 
         assert word in message, message
 
 
-def test_the_nearest_float16_is_not_found_by_way_of_float32(store, tmp_path):
+def test_the_nearest_float16_is_not_rounded_through_float32(store, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("id,v\n1,7.9602e-05\n2,1.0004882813\n")
     store.push("t", path, args=["--column", "v:float16:round"])
@@ -125,10 +125,10 @@ def test_the_nearest_float16_is_not_found_by_way_of_float32(store, tmp_path):
 
 
 @pytest.mark.parametrize("number", [2**64, 2**64 + 1, -(2**63) - 1, 10**37 + 1])
-@pytest.mark.parametrize("beside", [[], [7], [-7], [0.5]])
-def test_integers_of_json_lines_beyond_64_bits_are_not_rounded(store, tmp_path, number, beside):
+@pytest.mark.parametrize("others", [[], [7], [-7], [0.5]])
+def test_integers_of_json_lines_beyond_64_bits_are_not_rounded(store, tmp_path, number, others):
     path = tmp_path / "rows.jsonl"
-    rows = [number, *beside]
+    rows = [number, *others]
     path.write_text("".join(f'{{"id": {id}, "v": {json.dumps(v)}}}\n' for id, v in enumerate(rows)))
     result = store.run("push", "t", path, "--key", "{id}", code=None)
     if result.code == 0:
@@ -151,7 +151,7 @@ def test_integers_of_json_lines_beyond_64_bits_are_not_rounded(store, tmp_path, 
         (1.5, F32, "float64", 1.5),
     ],
 )
-def test_a_value_that_fits_exactly_goes_through(store, tmp_path, value, t, to, stored):
+def test_a_value_that_fits_exactly_is_stored(store, tmp_path, value, t, to, stored):
     store.push("t", one(tmp_path, value_of(value, t), t), args=["--column", f"v:{to}"])
     assert store.json("get", "t", "1")[0]["v"] == stored
 
@@ -169,13 +169,13 @@ def test_a_field_of_json_lines_that_the_type_lacks_is_not_lost(store, tmp_path, 
 
 
 def twice(*values):
-    """A struct with so many fields of one name."""
+    """A struct with that many fields of one name."""
     return pa.StructArray.from_arrays([pa.array([value]) for value in values], ["a"] * len(values))
 
 
 @pytest.mark.parametrize(("base", "change"), [(1, 2), (2, 1)])
 def test_two_fields_of_one_name_are_refused(store, tmp_path, base, change):
-    """By name, one of them would be lost."""
+    """One of them would be lost, because fields are matched by name."""
     paths = [tmp_path / "base.arrow", tmp_path / "change.arrow"]
     for path, count in zip(paths, (base, change), strict=True):
         drive.write(pa.table({"id": [1], "v": twice(*range(count))}), path)
@@ -186,7 +186,7 @@ def test_two_fields_of_one_name_are_refused(store, tmp_path, base, change):
 
 
 @pytest.mark.parametrize("text", ['"v": 1, "v": 2', '"v": {"a": 1, "a": 2}'])
-def test_a_name_that_json_says_twice_is_a_bad_row(store, tmp_path, text):
+def test_a_duplicate_name_in_json_is_a_bad_row(store, tmp_path, text):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id": 0, "v": null}\n{"id": 1, ' + text + "}\n")
     message = store.refuse("push", "t", path, "--key", "{id}")

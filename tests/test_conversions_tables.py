@@ -1,4 +1,4 @@
-"""Keys, and tables whose values are one column: conversions there are those of rows."""
+"""Keys, and tables whose values are one column. They convert like rows."""
 
 import pyarrow as pa
 import pytest
@@ -9,7 +9,7 @@ def rows(tmp_path, name="rows.parquet", **columns):
     return drive.write(pa.table(columns), tmp_path / name)
 
 
-def test_a_key_that_its_type_does_not_hold_is_a_bad_row(store, tmp_path):
+def test_a_key_that_its_type_cannot_hold_is_a_bad_row(store, tmp_path):
     path = rows(tmp_path, id=[1.0, 2.5], n=[1, 2])
     given = ["--column", "id:int64"]
     message = store.refuse("push", "t", path, "--key", "{id}", *given)
@@ -69,7 +69,7 @@ def test_numbers_that_deltas_add_to(store, tmp_path, way, kind, good, bad):
     assert str(bad) in line, line
 
 
-def test_rows_that_say_what_they_do(store, tmp_path):
+def test_rows_with_their_own_operation(store, tmp_path):
     base = rows(tmp_path, "base.parquet", id=[1, 2, 3], n=pa.array([1, 2, 3], pa.int32()))
     store.push("t", base)
     change = {"op": ["update", "delete", "insert", "update"], "id": [1.0, 2.0, 4.0, 3.5]}

@@ -1,4 +1,4 @@
-"""Text files whose columns are given types: a text is the value it is written as, or bad."""
+"""Text files with given column types: a text gives the value that it spells, or a bad row."""
 
 import json
 import random
@@ -17,7 +17,7 @@ JSON_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
 def of_csv(target):
-    """A quoted empty field is a text of no length, and null where there is none."""
+    """A quoted empty field is an empty text, or null for other types."""
 
     def judge(text):
         nothing = text == "" and family(target) not in ("text", "binary")
@@ -36,7 +36,7 @@ def csv_field(value):
 
 
 def write_csv(trial, path):
-    """Writes the file, and gives the row that begins in a line."""
+    """Writes the file, and returns the row that begins on each line."""
     lines, at, records = {}, 2, []
     table = trial.table()
     for number, row in enumerate(table.to_pylist(), 1):
@@ -56,7 +56,7 @@ def run(store, tmp_path, trial, path, lines):
     _, rejected = drive.push(store, "t", tmp_path, path, args=trial.words())
     held = drive.stored(store, "t", tmp_path)
     rejects = judge_rejects(rejected, path, lines)
-    # What JSON says is a number or a string, and has no other type.
+    # A number or string in JSON has no other type.
     fail_on(trial.problems(held, rejects, sources=path.suffix == ".csv"))
 
 
@@ -71,7 +71,7 @@ def test_csv(store, tmp_path):
 
 
 class Token(str):
-    """What stands in a JSON file as it is."""
+    """A text that stands unquoted in a JSON file."""
 
 
 def line_of(row):
@@ -83,7 +83,7 @@ def line_of(row):
 
 
 def write_json(trial, path, token):
-    """Writes the rows; `token` says of a column's text how it stands there."""
+    """Writes the rows. `token` gives the form of a column's text."""
     rows = trial.table().to_pylist()
     columns = {column.name: column for column in trial.columns}
 
@@ -96,7 +96,7 @@ def write_json(trial, path, token):
 
 
 def test_strings_of_json_lines(store, tmp_path):
-    """A column whose type was given takes texts that read as it."""
+    """A column with a given type accepts texts that spell its values."""
     trial = Trial(random.Random(SEED))
     for _ in range(ROUNDS):
         for target in NAMED:
@@ -116,18 +116,19 @@ def test_numbers_of_json_lines(store, tmp_path):
     run(store, tmp_path, trial, path, write_json(trial, path, lambda _, text: Token(text)))
 
 
-# What JSON says as it is: numbers of any kind, bools, texts, lists, structs and maps of them.
-SAID = [*types.INTEGERS, pa.float64(), pa.bool_(), pa.string()]
+# Types that JSON represents: numbers of any kind, bools, texts, and lists, structs and maps of
+# them.
+JSON_TYPES = [*types.INTEGERS, pa.float64(), pa.bool_(), pa.string()]
 
 
 def finite(value):
-    """JSON has no NaN."""
+    """Whether a value has no NaN or infinity, because JSON has none."""
     text = repr(value)
     return not any(word in text for word in ("nan", "inf"))
 
 
-def test_booleans_are_no_numbers_in_texts(store, tmp_path):
-    """In a push, in one onto a version, and in a load, from CSV as from JSON."""
+def test_booleans_in_texts_are_no_numbers(store, tmp_path):
+    """In a push, in a push onto a version, and in a load, from CSV and JSON."""
     (tmp_path / "a.jsonl").write_text('{"id":1,"n":1}\n{"id":2,"n":true}\n{"id":3,"n":false}\n')
     (tmp_path / "a.csv").write_text("id,n\n1,1\n2,true\n3,false\n")
     (tmp_path / "good.jsonl").write_text('{"id":0,"n":0}\n')
@@ -150,7 +151,7 @@ def test_nested_values_of_json_lines(store, tmp_path):
     rng = random.Random(SEED)
     trial = Trial(rng)
     while len(trial.columns) < 40 * ROUNDS:
-        t = rng.choice(SAID)
+        t = rng.choice(JSON_TYPES)
         _, target = types.pair(t, t, rng, rng.randrange(1, 5), strict=(0, 0))
         if types.word(target) and types.plain(target) == target:
             trial.add(target, target, filter(finite, nested(target, target, rng)))
@@ -164,7 +165,7 @@ def test_nested_values_of_json_lines(store, tmp_path):
 
 
 def as_json(value, t):
-    """A value as JSON has it: maps are objects."""
+    """A value in JSON form: maps are objects."""
     if value is None:
         return None
     kind = family(t)

@@ -1,4 +1,4 @@
-"""Files of one push whose columns have different types: the type they get, and what arrives."""
+"""Files of one push whose columns have different types: the common type, and the stored values."""
 
 import itertools
 import random
@@ -20,7 +20,7 @@ def holds(suffix, t):
 
 
 def draw(rng, suffixes):
-    """Two different types, and the one that holds both or None."""
+    """Two different types, and a type that holds both, or None."""
     while True:
         a, b = rng.choices(types.SCALARS, k=2)
         if rng.random() < 0.3:
@@ -47,7 +47,7 @@ def test_the_type_that_holds_both(store, tmp_path, suffixes):
     drive.check(trials, store, "t", tmp_path, rejected, digits=False)
 
 
-def test_types_that_nothing_holds_are_a_conflict(store, tmp_path):
+def test_types_without_a_common_type_are_a_conflict(store, tmp_path):
     rng, tried = random.Random(SEED), 0
     while tried < CONFLICTS * ROUNDS:
         a, b, target = draw(rng, (".arrow", ".arrow"))
@@ -64,13 +64,13 @@ def test_types_that_nothing_holds_are_a_conflict(store, tmp_path):
         for word in ["odd", "a.arrow", "b.arrow", "--column"]:
             assert word in message, f"seed {SEED}: {a} and {b}: {message}"
         for t in (a, b):
-            assert any(word in message for word in types.said(t)), (
+            assert any(word in message for word in types.words_for(t)), (
                 f"seed {SEED}: {a} and {b}: {message}"
             )
 
 
 def evolved(tmp_path, *rows):
-    """A file of one row for each, whose column `v` has just the fields of that row."""
+    """A file per row, whose column `v` has exactly the fields of that row."""
     return [
         drive.write(pa.table({"id": [number], "v": [row]}), tmp_path / f"{number}.parquet")
         for number, row in enumerate(rows)
@@ -95,7 +95,7 @@ def test_a_field_that_the_structs_of_lists_lack_is_null(store, tmp_path, turned)
     assert values(store, 2) == [[{"b": None, **item} for item in row] for row in rows]
 
 
-def test_fields_that_come_five_deep(store, tmp_path):
+def test_a_field_that_only_one_file_has_five_levels_deep(store, tmp_path):
     def wrap(inner):
         return {"l1": [{"l2": {"l3": [{"l4": inner}]}}]}
 
@@ -107,7 +107,7 @@ def test_fields_that_come_five_deep(store, tmp_path):
     assert values(store, 3) == wanted
 
 
-def test_an_integer_that_the_common_float_does_not_hold_is_a_bad_row(store, tmp_path):
+def test_an_integer_that_the_common_float_cannot_hold_is_a_bad_row(store, tmp_path):
     whole = pa.table({"id": [1, 2], "n": pa.array([2**53, 2**53 + 1], pa.int64())})
     paths = [
         drive.write(whole, tmp_path / "whole.parquet"),
@@ -120,7 +120,7 @@ def test_an_integer_that_the_common_float_does_not_hold_is_a_bad_row(store, tmp_
     assert (pushed["rows"], pushed["rejected"]) == (2, 1)
 
 
-def test_columns_guessed_from_text_keep_the_text_where_types_differ(store, tmp_path):
+def test_columns_inferred_from_text_stay_text_if_their_types_differ(store, tmp_path):
     files = {"a.csv": "id,n\n1,1.50\n2,7\n", "b.csv": "id,n\n3,x1\n", "c.csv": "id,n\n4,007\n"}
     for name, text in files.items():
         (tmp_path / name).write_text(text)

@@ -1,5 +1,5 @@
-"""Run files that are cut, flipped or gone while they serve: an error or the right value, nothing
-else, and a server that goes on."""
+"""Run files are truncated, changed or deleted while they serve. Reads return an error or the
+correct value, and the server continues."""
 
 import json
 import os
@@ -30,7 +30,8 @@ def run_file(store, table="people"):
 
 
 def read_all(server):
-    """Reads every key: the number of right values and of errors. A wrong value fails the test."""
+    """Reads every key, and returns the number of correct values and of errors. A wrong value fails
+    the test."""
     client = server.client(decode_responses=True)
     right = errors = 0
     for i in range(0, ROWS, 7):
@@ -50,7 +51,7 @@ def read_all(server):
 
 
 def http(server, path):
-    """The status and the object of an answer by HTTP."""
+    """The status and the object of an HTTP answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{server.http}{path}", timeout=30) as answer:
             return answer.status, json.load(answer)
@@ -58,29 +59,30 @@ def http(server, path):
         return error.code, json.load(error)
 
 
-def still_sound(server):
+def check_serves(server):
     assert server.alive()
     assert server.client(decode_responses=True).hget("sound:3", "id") == "3"
 
 
 @pytest.mark.parametrize("left", [0, 1, 4096, 0.5, 0.99])
-def test_a_file_cut_under_a_running_server(table, left):
+def test_a_truncated_file_under_a_running_server(table, left):
     path = run_file(table)
     with table.serve() as server:
         read_all(server)
         size = path.stat().st_size
         os.truncate(path, left if isinstance(left, int) else int(size * left))
         read_all(server)
-        still_sound(server)
+        check_serves(server)
     assert "damaged" in table.refuse("verify", "people").lower()
 
 
-def test_bits_flipped_under_a_running_server(table):
+def test_flipped_bits_under_a_running_server(table):
     print(f"FOREBAY_TEST_SEED={SEED}")
     chance = random.Random(SEED)
     path = run_file(table)
     with table.serve() as server:
-        # Before their first read: a page that was checked is believed while it stays in memory.
+        # Pages are changed before their first read, because a checked page is trusted while it
+        # stays in memory.
         with path.open("r+b") as file:
             for _ in range(20):
                 at = chance.randrange(path.stat().st_size)
@@ -89,7 +91,7 @@ def test_bits_flipped_under_a_running_server(table):
                 file.seek(at)
                 file.write(bytes([byte ^ 1 << chance.randrange(8)]))
         read_all(server)
-        still_sound(server)
+        check_serves(server)
     assert "people" in table.refuse("verify", "people")
 
 
@@ -98,7 +100,7 @@ def test_any_flipped_byte_is_found_by_verify(table):
     chance = random.Random(SEED + 1)
     path = run_file(table)
     whole = path.read_bytes()
-    # The footer and index always, and some pages.
+    # The footer and the index always, and some pages.
     places = [0, len(whole) - 1, len(whole) - 20, len(whole) - 200]
     places += [chance.randrange(len(whole)) for _ in range(20)]
     for at in places:
@@ -124,14 +126,14 @@ def test_a_damaged_manifest_is_named(table, cut):
     assert table.json("get", "people", "1") == [person(1)]
 
 
-def test_a_run_that_is_gone(table):
+def test_a_deleted_run_is_named(table):
     run_file(table).unlink()
     table.refuse("get", "people", "1")
     with table.serve() as server:
-        still_sound(server)
+        check_serves(server)
 
 
-def test_a_table_whose_pointer_is_damaged_is_not_ready(table):
+def test_a_table_with_a_damaged_pointer_is_not_ready(table):
     pointer = table.path / "tables" / "people" / "current"
     whole = pointer.read_bytes()
 
@@ -145,29 +147,29 @@ def test_a_table_whose_pointer_is_damaged_is_not_ready(table):
         wait_for(lambda: ready(server)[0] == 503, "the damage is seen")
         (problem,) = ready(server, "/tables")[1]
         assert ready(server, "/tables/people") == (503, [problem])
-        assert ready(server, "") == (200, []), "it answers its rows"
+        assert ready(server, "") == (200, []), "the server answers its rows"
         assert ready(server, "/tables/nobody") == (503, ['there is no table "nobody" here'])
         assert "table people serves version 1, but the pointer" in problem, problem
         assert str(pointer) in problem
-        assert server.client().hget("people:3", "id") == b"3", "what serves goes on"
+        assert server.client().hget("people:3", "id") == b"3", "the serving version continues"
         pointer.write_bytes(whole)
-        wait_for(lambda: ready(server) == (200, []), "it is whole again")
+        wait_for(lambda: ready(server) == (200, []), "the pointer is whole again")
         pointer.unlink()
-        wait_for(lambda: ready(server)[0] == 503, "it is missed")
+        wait_for(lambda: ready(server)[0] == 503, "the missing pointer is seen")
         assert ready(server, "") == (200, []) and "current" in ready(server)[1][0]
         pointer.write_bytes(whole[:-1])
     with table.serve() as server:
-        # For a minute it is hoped that it ends by itself.
+        # For a minute the server waits in case the problem ends by itself.
         status, (problem,) = ready(server, "")
         assert status == 503 and "table people does not serve: the pointer" in problem, problem
-        still_sound(server)
-        # As the message says.
+        check_serves(server)
+        # The message gives this advice.
         pointer.unlink()
         table.run("swap", "people", "1")
         wait_for(lambda: ready(server) == (200, []), "the new pointer is seen")
 
 
-def test_a_table_that_is_damaged_hides_no_other(table, source):
+def test_a_damaged_table_hides_no_other(table, source):
     table.push("others", source(10))
     pointer = table.path / "tables" / "people" / "current"
     pointer.write_bytes(pointer.read_bytes()[:-1])
@@ -201,12 +203,12 @@ def table_is_a_loop(tables):
     (tables / "people").symlink_to("people")
 
 
-def test_a_plain_file_beside_the_tables_is_none(table):
+def test_a_plain_file_among_the_tables_is_ignored(table):
     stray_file(table.path / "tables")
     assert [info["table"] for info in table.json("tables")] == ["people", "sound"]
     assert "there is no table README" in table.refuse("get", "README", "1")
     with table.serve() as server:
-        still_sound(server)
+        check_serves(server)
         assert http(server, "/ready/tables")[0] == 200
         status, served = http(server, "/v1/tables")
         assert status == 200
@@ -215,21 +217,21 @@ def test_a_plain_file_beside_the_tables_is_none(table):
 
 
 @pytest.mark.parametrize(
-    "break_it, named",
+    "damage, named",
     [
         (pointer_is_a_directory, "current"),
         (versions_are_a_file, "versions"),
         (table_is_a_loop, "people"),
     ],
 )
-def test_a_table_that_cannot_be_read_hides_no_other(table, break_it, named):
-    break_it(table.path / "tables")
+def test_an_unreadable_table_hides_no_other(table, damage, named):
+    damage(table.path / "tables")
     people, sound = table.json("tables")
     assert (sound["table"], sound["serving"], "problem" in sound) == ("sound", 1, False)
     assert people["table"] == "people" and named in people["problem"]
     assert named in table.run("tables").out
     with table.serve() as server:
-        still_sound(server)
+        check_serves(server)
         status, ready = http(server, "/ready/tables")
         (problem,) = ready["problems"]
         assert status == 503 and "table people does not serve: cannot" in problem, problem
@@ -238,7 +240,7 @@ def test_a_table_that_cannot_be_read_hides_no_other(table, break_it, named):
     assert "people" in server.log.read_text()
 
 
-def test_a_live_table_whose_manifest_cannot_be_read_hides_no_other(table):
+def test_an_unreadable_live_manifest_hides_no_other(table):
     table.run("create", "clicks", "--delta", "i64")
     manifest = table.path / "tables" / "clicks" / "live"
     manifest.unlink()
@@ -246,7 +248,7 @@ def test_a_live_table_whose_manifest_cannot_be_read_hides_no_other(table):
     clicks = table.json("tables")[0]
     assert (clicks["table"], clicks["mode"]) == ("clicks", "live") and "live" in clicks["problem"]
     with table.serve() as server:
-        still_sound(server)
+        check_serves(server)
         status, ready = http(server, "/ready/tables")
         assert status == 503 and any("clicks" in problem for problem in ready["problems"])
 

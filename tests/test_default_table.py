@@ -1,4 +1,4 @@
-"""forebay serve --default-table: keys that name no table."""
+"""`forebay serve --default-table`, for keys without a table name."""
 
 import subprocess
 
@@ -11,7 +11,7 @@ ROWS = ["--value", "row", "--column", "element:__rand_int__:text"]
 
 @pytest.fixture
 def default(store):
-    """A server whose default table is kv, beside a table of another name."""
+    """A server with the default table `kv`, and another table."""
     store.run("create", "kv")
     store.run("create", "other")
     with store.serve("--default-table", "kv") as server:
@@ -22,7 +22,8 @@ def default(store):
 def test_keys_without_a_table(default):
     client = default.client(decode_responses=True)
     client.mset({"plain": "1", "user:1": "2", "kv:full": "3", "other:1": "4", ":x": "5"})
-    # Whose name is a table's is of that table; the default table's own name does for all others.
+    # If a key begins with a table's name, it belongs to that table. The default table's name works
+    # for all other keys.
     client.set("kv:other:1", "6")
     assert client.mget("kv:plain", "kv:user:1", "full", "other:1", "kv::x", "kv:other:1") == list(
         "123456"
@@ -52,7 +53,7 @@ def test_keys_without_a_table(default):
     assert client.flushdb() and client.keys("*") == ["other:1"]
 
 
-def test_a_new_table_takes_its_keys(default):
+def test_a_new_table_takes_the_keys_with_its_name(default):
     client = default.client(decode_responses=True)
     client.set("late:1", "of kv")
     default.store.run("create", "late")
@@ -72,25 +73,28 @@ def test_a_watched_key_that_a_new_table_takes_has_changed(default):
         pipe.set("kv:late:1", "no")
         with pytest.raises(redis.WatchError):
             pipe.execute()
-        # The same keys, as they are named now.
+        # The same keys, under their new names.
         pipe.watch("kv:late:1", "stays:1")
         pipe.multi()
         pipe.get("kv:late:1")
         assert pipe.execute() == ["of kv"]
 
 
-def test_a_default_table_that_is_not_there_is_told(store):
+def test_a_missing_default_table_is_logged(store):
     with store.serve("--default-table", "nosuch", "--create") as server:
-        wait_for(lambda: "there is no such table yet" in server.log.read_text(), "told")
+        wait_for(
+            lambda: "there is no such table yet" in server.log.read_text(),
+            "the missing table is logged",
+        )
         client = server.client()
         with pytest.raises(redis.ResponseError, match="no table 'nosuch'"):
             client.set("user:1", "x")
         store.run("create", "nosuch")
-        wait_for(lambda: "table_nosuch" in client.info(), "served")
+        wait_for(lambda: "table_nosuch" in client.info(), "the new table is served")
         assert client.set("user:1", "x") and client.get("nosuch:user:1") == b"x"
 
 
-def test_nothing_meant_for_a_table_that_cannot_be_opened_goes_elsewhere(store):
+def test_keys_of_an_unreadable_table_do_not_reach_the_default_table(store):
     store.run("create", "kv")
     store.run("create", "broken")
     (store.path / "tables" / "broken" / "live").write_bytes(b"damaged")
@@ -101,7 +105,7 @@ def test_nothing_meant_for_a_table_that_cannot_be_opened_goes_elsewhere(store):
         assert client.set("sound:1", "x")
 
 
-def test_without_it_keys_have_to_name_a_table(live):
+def test_without_a_default_table_keys_must_name_a_table(live):
     with pytest.raises(redis.ResponseError, match="--default-table"):
         live.client().get("plain")
 

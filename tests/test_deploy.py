@@ -1,4 +1,5 @@
-"""The examples in deploy/ start nodes: the systemd unit's line and the manifest's, as they are."""
+"""The examples in deploy/ start nodes: the systemd unit's command line and the Kubernetes
+manifest."""
 
 import os
 import re
@@ -21,7 +22,7 @@ POD_IP = "10.1.2.3"
 
 
 class Started:
-    """A process with nothing of this one's environment, and free ports in the place of its own."""
+    """A process with an empty environment, and with free ports in the place of its own."""
 
     def __init__(self, words, environment, log, first):
         self.log, self.first = log, first
@@ -35,7 +36,7 @@ class Started:
             )
 
     def moved(self, word):
-        """Of a word of the command line the one with other ports."""
+        """A word of the command line with replaced ports."""
         if word == "7400-7403":
             return f"{self.first + 4}-{self.first + PORTS - 1}"
         address = re.fullmatch(r"(.*:)(\d+)", word)
@@ -91,7 +92,7 @@ def is_ready(secured, node, host=None):
 
 
 def unit():
-    """The settings of the unit; lines that go on are put together."""
+    """The settings of the unit, with continued lines joined."""
     text = (DEPLOY / "forebay.service").read_text().replace("\\\n", "")
     lines = [line for line in text.splitlines() if line and line[0] not in "#["]
     return dict(line.split("=", 1) for line in lines)
@@ -102,7 +103,7 @@ def environment_file():
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
-def test_the_line_of_the_unit_starts_a_node(store, secured, start, tmp_path):
+def test_the_units_command_line_starts_a_node(store, secured, start, tmp_path):
     settings, given = unit(), environment_file()
     store.run("cluster", "create")
     given |= {"ADDRESS": "127.0.0.1", "FOREBAY_STORE": str(store.path)}
@@ -123,15 +124,15 @@ def test_the_line_of_the_unit_starts_a_node(store, secured, start, tmp_path):
 
     def days_left():
         page = secured.page(node.url("/metrics"))
-        left_s = re.search(r"^forebay_certificate_remaining_seconds (\S+)$", page, re.M)[1]
-        return float(left_s) / 86400
+        remaining_s = re.search(r"^forebay_certificate_remaining_seconds (\S+)$", page, re.M)[1]
+        return float(remaining_s) / 86400
 
     assert 29.9 < days_left() <= 30
     page = secured.page(node.url("/metrics"))
     assert 'forebay_cluster_table_version{table="people"} 1\n' in page
-    # Who may not read the table does not see it.
+    # A user without access to the table does not see it.
     assert 'table="people"' not in secured.page(node.url("/metrics"), user="blind")
-    # ExecReload: a new certificate for new connections.
+    # ExecReload loads a new certificate for new connections.
     secured.make(days=60)
     node.process.send_signal(signal.SIGHUP)
     wait_for(
@@ -157,7 +158,7 @@ def container(kind):
 
 
 def pod_words(name, zone, secured, tmp_path):
-    """What a pod's container runs, and its environment, as Kubernetes would give them."""
+    """The command and environment of a pod's container, as Kubernetes would set them."""
     one = container("StatefulSet")
     fields = {
         "metadata.name": name,
@@ -176,7 +177,7 @@ def pod_words(name, zone, secured, tmp_path):
     )
     service, namespace = headless["name"], headless["namespace"]
     assert given["HOST"] == f"{name}.{service}.{namespace}.svc.cluster.local"
-    # There is no such name here.
+    # That name does not exist on this machine.
     given["HOST"] = "localhost"
     args = [re.sub(r"\$\((\w+)\)", lambda found: given[found[1]], arg) for arg in one["args"]]
     paths = {
@@ -185,13 +186,13 @@ def pod_words(name, zone, secured, tmp_path):
         "/etc/forebay/tls.key": secured.key,
         "/etc/forebay/users.json": secured.users,
     }
-    for path, there in paths.items():
+    for path, local in paths.items():
         assert any(path in arg for arg in args), path
-        args = [arg.replace(path, str(there)) for arg in args]
+        args = [arg.replace(path, str(local)) for arg in args]
     return [BINARY, *args], given
 
 
-def test_the_pods_of_the_manifest_make_a_cluster(store, secured, start, tmp_path):
+def test_the_manifests_pods_form_a_cluster(store, secured, start, tmp_path):
     store.run(*container("Job")["args"])
     given = {"FOREBAY_STORE": str(store.path)}
     pods = []
@@ -200,7 +201,7 @@ def test_the_pods_of_the_manifest_make_a_cluster(store, secured, start, tmp_path
         pods.append(start(words, {**environment, **given}, f"forebay-{i}"))
     one = container("StatefulSet")
     ports = {port["name"]: port["containerPort"] for port in one["ports"]}
-    # As kubelet asks: by the pod's address, and without looking at the certificate's name.
+    # Like kubelet: by the pod's address, without a check of the certificate's name.
     host = f"{POD_IP}:{HTTP_PORT}"
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         asked = one[probe]["httpGet"]
@@ -231,7 +232,7 @@ def test_the_pods_of_the_manifest_make_a_cluster(store, secured, start, tmp_path
         assert row[0] in (200, 421), row
         page = secured.page(pod.url("/metrics"))
         assert 'forebay_cluster_node_states{state="up"} 3\n' in page
-    # A second time the Job fails, and nothing changes.
+    # A second run of the Job fails and changes nothing.
     store.refuse(*container("Job")["args"])
     grace = manifest("StatefulSet")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     sleeps = int(one["lifecycle"]["preStop"]["exec"]["command"][1])
@@ -247,7 +248,7 @@ def test_a_pod_without_a_zone_does_not_start(store, secured, start, tmp_path):
     assert "zone" in pod.log.read_text()
 
 
-def test_who_the_container_runs_as():
+def test_the_manifest_and_the_image_use_the_same_user():
     user = re.search(r"^USER (\d+):(\d+)$", (DEPLOY / "Containerfile").read_text(), re.M)
     for kind in ("Job", "StatefulSet"):
         template = manifest(kind)["spec"]["template"]["spec"]

@@ -1,4 +1,4 @@
-"""What tables are, and what is wrong with the store, the machine or the cluster."""
+"""`describe` shows tables, and `doctor` finds problems of the store, the machine or the cluster."""
 
 import json
 import urllib.request
@@ -34,7 +34,7 @@ def test_tables_of_both_kinds_are_described(live, source, tmp_path):
     assert "there is no table nope" in store.refuse("describe", "nope")
 
 
-def test_the_doctor_says_what_is_wrong_with_a_store(store, source):
+def test_the_doctor_names_the_problems_of_a_store(store, source):
     store.push("flights", source())
     assert store.json("doctor")["verdict"] == "ok"
     pointer = store.path / "tables" / "flights" / "current"

@@ -1,4 +1,4 @@
-"""`push --dry-run`: nothing is written, and what it says is what the push then does."""
+"""`push --dry-run` writes nothing, and predicts what the push does."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ ALIKE = ["version", "rows", "bytes", "rejected", "duplicates"]
 
 
 def tree(path):
-    """All that is in a directory: names, sizes, times."""
+    """All entries of a directory: names, sizes and times."""
     entries = [path, *path.rglob("*")] if path.exists() else []
     return {
         str(entry): (entry.stat().st_size, entry.stat().st_mtime_ns, entry.stat().st_ino)
@@ -22,7 +22,7 @@ def tree(path):
 
 @pytest.fixture
 def dry(store):
-    """Tries a push twice, as text and as JSON, and gives the object; nothing may be written."""
+    """Tries a push as text and as JSON, and returns the object. Neither may write."""
 
     def dry(*words, code=0, reads="--dry-run"):
         before = tree(store.path.parent)
@@ -37,8 +37,8 @@ def dry(store):
     return dry
 
 
-def really(store, seen, *words, code=0):
-    """Pushes, and holds what was told against it."""
+def push_and_compare(store, seen, *words, code=0):
+    """Pushes, and compares the result with the prediction."""
     pushed = store.json("push", *words, code=code)
     assert {name: seen[name] for name in ALIKE} == {name: pushed[name] for name in ALIKE}
     assert seen["gate"] == pushed["gate"]
@@ -46,7 +46,7 @@ def really(store, seen, *words, code=0):
     assert seen["outlook"] == outlook[pushed["swapped"], code]
     table = f"{seen['table']}@{pushed['version']}"
     manifest = store.path / "tables" / seen["table"] / "versions" / f"{pushed['version']}.manifest"
-    # The last line is its checksum.
+    # The file's last line is its checksum.
     stored = json.loads(manifest.read_text().rsplit("\n", 2)[0])
     assert len(stored["partitions"]) == seen["partitions"]
     assert stored["order"] == seen["order"] and stored["key"] == seen["key"]
@@ -63,7 +63,7 @@ def really(store, seen, *words, code=0):
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl", "arrow", "arrows"])
 @pytest.mark.parametrize("reads", ["--dry-run", "--dry-run=sample", "--dry-run=all"])
-def test_what_is_told_is_what_is_done(store, dry, tmp_path, kind, reads):
+def test_a_dry_run_predicts_the_push(store, dry, tmp_path, kind, reads):
     path = write(people(1000), tmp_path / f"people.{kind}")
     words = ["people", path, "--key", "{id:04}"]
     seen = dry(*words, reads=reads)
@@ -71,16 +71,16 @@ def test_what_is_told_is_what_is_done(store, dry, tmp_path, kind, reads):
     assert seen["exact"] and seen["read"]["all"] and seen["read"]["rows"] == 1000
     assert [example["key"] for example in seen["examples"]] == [f"000{i}" for i in range(5)]
     assert seen["gate"] == [] and seen["compared_with"] is None
-    really(store, seen, *words)
-    # And beside a version that serves.
+    push_and_compare(store, seen, *words)
+    # The same beside a serving version.
     path = write(people(1010, version=2, start=50), tmp_path / f"next.{kind}")
     words = ["people", path, "--key", "{id:04}"]
     seen = dry(*words, reads=reads)
     assert seen["compared_with"] == 1 and seen["version"] == 2
-    really(store, seen, *words)
+    push_and_compare(store, seen, *words)
 
 
-def test_types_are_named_as_column_takes_them(dry, tmp_path):
+def test_types_have_the_names_that_column_accepts(dry, tmp_path):
     table = pa.table(
         {
             "id": pa.array([1], pa.int64()),
@@ -100,9 +100,9 @@ def test_types_are_named_as_column_takes_them(dry, tmp_path):
     given = ["t", source, "--key", "{id}", "--column", "n:decimal(9,2)"]
     seen = dry(*given)
     assert seen["columns"][1] == {"name": "n", "type": "decimal(9,2)", "nullable": True}
-    # Digits are as `get` has them.
+    # The digits are those that `get` prints.
     assert '"n":2.00}' in seen["text"]
-    # What is asked for to be lost is counted, too.
+    # Allowed losses are counted, too.
     source.write_text("id,n\n1,2.5\n2,3\n")
     seen = dry("t", source, "--key", "{id}", "--column", "n:int64:round")
     assert seen["lossy"] == [{"column": "n", "how": "round", "values": 1}]
@@ -127,13 +127,13 @@ def test_every_kind_of_value(store, dry, tmp_path, value, args):
     words = ["t", write(table, tmp_path / "t.parquet"), "--key", "p{id}", "--value", value, *args]
     seen = dry(*words)
     assert seen["value"] == value and len(seen["examples"]) == 5
-    really(store, seen, *words)
+    push_and_compare(store, seen, *words)
     table = table.set_column(0, "id", pa.array(range(50, 550)))
     words[1] = write(table, tmp_path / "next.parquet")
-    really(store, dry(*words), *words)
+    push_and_compare(store, dry(*words), *words)
 
 
-def test_the_gate_says_what_it_will_say(store, dry, tmp_path):
+def test_a_dry_run_predicts_the_gate(store, dry, tmp_path):
     store.push("t", write(people(1000), tmp_path / "t.parquet"))
     fewer = people(700, version=2, start=100).drop_columns(["note"])
     fewer = fewer.append_column("fresh", pa.array([None if i % 2 else i for i in range(700)]))
@@ -144,14 +144,14 @@ def test_the_gate_says_what_it_will_say(store, dry, tmp_path):
     assert "HELD column-gone=hold: column note is gone (text)" in seen["text"]
     assert "also column fresh is new (int64)" in seen["text"]
     assert "--gate 'column-gone(note)=report'" in seen["text"]
-    really(store, seen, *words, code=3)
+    push_and_compare(store, seen, *words, code=3)
     words += ["--gate", "column-gone=report", "--gate", "rows>-40%", "--gate", "bytes>-60%"]
     words += ["--gate", "lost<40%", "--gate", "new<1%", "--gate", "changed<100.5%", "--no-swap"]
     seen = dry(*words)
     assert seen["outlook"] == "keep"
-    really(store, seen, *words)
+    push_and_compare(store, seen, *words)
     forced = [*words[:4], "--force"]
-    really(store, dry(*forced), *forced)
+    push_and_compare(store, dry(*forced), *forced)
 
 
 def test_changes_onto_a_version(store, dry, tmp_path):
@@ -165,13 +165,13 @@ def test_changes_onto_a_version(store, dry, tmp_path):
     words += ["--gate", "new<50%"]
     seen = dry(*words)
     assert seen["examples"][0] == {"key": "0", "value": None}
-    pushed = really(store, seen, *words)
+    pushed = push_and_compare(store, seen, *words)
     for name in ["rows_least", "onto", "updates", "inserts", "deletes", "deltas"]:
         assert seen[name] == pushed[name], name
     store.refuse("push", "nothing", changes, "--onto", "current", "--dry-run")
 
 
-def test_bad_rows_are_counted_and_told(store, dry, tmp_path):
+def test_bad_rows_are_counted_and_shown(store, dry, tmp_path):
     source = tmp_path / "bad.jsonl"
     good = [json.dumps({"id": i, "n": i}) for i in range(50)]
     source.write_text("\n".join([*good[:20], "no json", *good[20:], '{"id":null,"n":1}\n']))
@@ -184,7 +184,7 @@ def test_bad_rows_are_counted_and_told(store, dry, tmp_path):
     words += ["--bad-rows", "skip"]
     seen = dry(*words)
     assert seen["outlook"] == "swap" and seen["rejected"] == 2 and seen["rows"] == 50
-    really(store, seen, *words)
+    push_and_compare(store, seen, *words)
     rejects = tmp_path / "rejects.jsonl"
     dry(*words[:-1], rejects)
     assert not rejects.exists()
@@ -197,7 +197,7 @@ def test_bad_rows_are_counted_and_told(store, dry, tmp_path):
 
 
 def test_types_that_the_first_rows_do_not_show(store, dry, tmp_path):
-    """The rows are looked at once more, as in a push."""
+    """A dry run reads the rows a second time, like a push."""
     source = tmp_path / "late.csv"
     rows = [f"{i},{i}" for i in range(20_000)] + ["20000,many"]
     source.write_text("id,n\n" + "\n".join(rows) + "\n")
@@ -205,7 +205,7 @@ def test_types_that_the_first_rows_do_not_show(store, dry, tmp_path):
     seen = dry(*words)
     assert seen["columns"][1]["type"] == "text" and seen["rejected"] == 0
     assert "looked at for their types" in store.run("push", *words, "--dry-run").err
-    really(store, seen, *words)
+    push_and_compare(store, seen, *words)
 
 
 def test_duplicates_are_found(store, dry, tmp_path):
@@ -224,7 +224,7 @@ def test_duplicates_are_found(store, dry, tmp_path):
         assert seen["gate"] == pushed["gate"]
 
 
-def test_what_a_push_refuses_is_refused_in_its_words(store, source, tmp_path):
+def test_a_dry_run_refuses_with_the_message_of_the_push(store, source, tmp_path):
     store.push("t", source(10))
     store.run("create", "live")
     for words in [
@@ -248,8 +248,8 @@ def test_what_a_push_refuses_is_refused_in_its_words(store, source, tmp_path):
     assert [path.name for path in other.path.iterdir()] == ["notes.txt"]
 
 
-def test_a_push_is_not_kept_waiting(store, source, tmp_path):
-    """A dry run takes no lock, and needs none."""
+def test_a_dry_run_does_not_wait_for_a_push(store, source, tmp_path):
+    """A dry run takes no lock and needs none."""
     store.push("t", source(10))
     words = ["push", "t", source(60_000), "--key", "{id}", "--rate", "400k"]
     pushing = store.start(*words, "--gate", "rows>-20%")
@@ -278,7 +278,7 @@ def test_a_sample_estimates_a_large_source(store, dry, tmp_path):
     assert seen["disk"]["free_bytes"] > seen["disk"]["needed_bytes"] > seen["bytes"]
     assert seen["push_seconds"] > 0
     assert "by what was read" in seen["text"] and "--dry-run=all" in seen["text"]
-    # The keys of a sample stand for all.
+    # The keys of a sample represent all keys.
     seen = dry(*words, "--gate", "new<50%", "--gate", "changed<50%")
     shares = {finding["limit"]: finding["seen"] for finding in seen["gate"]}
     assert shares["new<50%"].startswith("0% ") and shares["changed<50%"].startswith("0% ")
@@ -291,7 +291,7 @@ def test_a_sample_estimates_a_large_source(store, dry, tmp_path):
     )
 
 
-def test_rows_of_text_are_told_by_their_bytes(store, tmp_path):
+def test_rows_of_text_are_estimated_by_their_bytes(store, tmp_path):
     """24 MB of lines, of which parts of 8 MB are read."""
     source = tmp_path / "large.csv"
     note = "x" * 200
@@ -304,7 +304,7 @@ def test_rows_of_text_are_told_by_their_bytes(store, tmp_path):
     assert seen["examples"][0] == {"key": "000000", "value": {"id": "000000", "note": note}}
 
 
-def test_a_disk_without_room_is_told(store, small_disk, tmp_path):
+def test_a_disk_without_space_is_predicted(store, small_disk, tmp_path):
     table = pa.table({"id": range(100), "text": ["x" * 100_000] * 100})
     path = write(table, tmp_path / "t.parquet")
     small = Store(small_disk / "store")
@@ -314,7 +314,7 @@ def test_a_disk_without_room_is_told(store, small_disk, tmp_path):
     assert not small.path.exists()
 
 
-def test_what_comes_from_a_pipe_leaves_no_directory(store, tmp_path):
+def test_a_dry_run_from_a_pipe_leaves_no_directory(store, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("id\n" + "".join(f"{i}\n" for i in range(1000)))
     words = [BINARY, "push", "t", "-", "--format", "csv", "--key", "{id}", "--dry-run", "--json"]

@@ -1,4 +1,4 @@
-"""Who did what to a store's tables, and what its servers logged."""
+"""The history of a store's tables, and the events that its servers logged."""
 
 import base64
 import contextlib
@@ -31,7 +31,7 @@ def events(store, *words):
 
 
 def short(found):
-    """Table, what was done, and from which version to which."""
+    """The table, the change, and the old and new version."""
     fields = [event["fields"] for event in found]
     return [
         (of["table"], event["message"], of.get("from"), of.get("to"))
@@ -40,7 +40,7 @@ def short(found):
 
 
 def admins(tmp_path):
-    """A users file: `ops` may swap every table, `shop` reads `people` alone."""
+    """A users file: `ops` may swap every table, and `shop` reads only `people`."""
     digest = hashlib.sha256(PASSWORD.encode()).hexdigest()
     users = [
         {"name": "ops", "password_sha256": digest, "tables": ["*"], "verbs": ["read", "admin"]},
@@ -52,7 +52,7 @@ def admins(tmp_path):
 
 
 def ask(server, path, user=None, body=None):
-    """Status and answer."""
+    """The status and the answer."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{server.http}{path}", data)
     if user:
@@ -67,13 +67,13 @@ def ask(server, path, user=None, body=None):
 
 @contextlib.contextmanager
 def followed(store, *words):
-    """`forebay events --follow`: gives what reads its next line."""
-    # Without a buffer here: what waits is seen by select.
+    """`forebay events --follow`, as a function that reads its next line."""
+    # The stream is unbuffered, so that select sees waiting lines.
     process = store.start("events", "--follow", "--json", *words, bufsize=0)
 
     def next_line():
         readable, _, _ = select.select([process.stdout], [], [], WAIT_S)
-        assert readable, "no line came"
+        assert readable, "no line arrived"
         return json.loads(process.stdout.readline())
 
     yield next_line
@@ -81,7 +81,7 @@ def followed(store, *words):
     process.communicate()
 
 
-def test_the_history_of_a_store_says_who_did_what(store, source):
+def test_the_history_of_a_store_names_users_and_changes(store, source):
     assert "no forebay store" in store.refuse("events")
     store.push("people", source(version=1))
     store.push("people", source(10, version=2), code=3)
@@ -125,7 +125,7 @@ def test_the_history_is_bounded(store, source):
     assert events(store)[-1]["message"] == "swapped"
 
 
-def test_a_history_that_cannot_be_written_is_told_and_hinders_nothing(store, source):
+def test_an_unwritable_history_is_reported_and_blocks_nothing(store, source):
     store.push("people", source(version=1))
     store.push("people", source(version=2))
     for path in (store.path / "history").iterdir():
@@ -155,7 +155,7 @@ def test_a_swap_by_http_has_the_name_of_its_user(store, source, tmp_path):
         }
         tables = {one["fields"].get("table") for one in seen["events"]}
         assert tables == {"people", "others", None}
-        # Who may read some tables sees what was done to them, and nothing else.
+        # A user of some tables sees only changes of those.
         _, seen = ask(server, "/v1/events", "shop")
         assert {one["fields"].get("table") for one in seen["events"]} == {"people"}
         assert ask(server, "/v1/events?table=others", "shop")[0] == 403
@@ -220,7 +220,7 @@ def test_a_full_disk_does_not_flood_the_log(small_disk):
                 refused += 1
         assert refused > 1000
         lines = [json.loads(line) for line in server.log.read_text().splitlines()]
-        # At most one of a kind in ten seconds, however often it happened.
+        # At most one line of each kind in ten seconds.
         kinds = [(line["message"], line["fields"].get("error")) for line in lines]
         seconds = 10 + WAIT_S
         assert len(lines) < 10 + len(set(kinds)) * seconds / 10, lines
@@ -253,11 +253,11 @@ def test_levels_and_lines_of_the_log(store, source, level, monkeypatch):
     assert seen == [line["fields"] for line in swapped]
     both = [{"table": "people", "to": 1}, {"table": "people", "from": 1, "to": 2}]
     assert seen == (both if level == "info" else []), lines
-    # No line for each command.
+    # Commands write no lines.
     assert len(lines) < 20, lines
 
 
-def test_a_cluster_tells_of_killed_nodes_and_rollouts(shared, source):
+def test_a_cluster_reports_killed_nodes_and_rollouts(shared, source):
     made = shared(3)
     made.store.push("people", source(100, version=1))
     made.store.push("people", source(100, version=2))
@@ -265,8 +265,8 @@ def test_a_cluster_tells_of_killed_nodes_and_rollouts(shared, source):
     found = short(events(made.store, "people"))
     by_store = [one[1:] for one in found if one[1] in ("pushed", "rolled back")]
     assert by_store == [("pushed", None, 1), ("pushed", 1, 2), ("rolled back", 2, 1)]
-    for what in ("rollout began", "rollout committed", "rollout confirmed"):
-        assert ("people", what, 1, 2) in found, found
+    for message in ("rollout began", "rollout committed", "rollout confirmed"):
+        assert ("people", message, 1, 2) in found, found
     assert ("people", "rollback confirmed", 2, 1) in found, found
     lost = made.coordinator()
     lost.kill()
@@ -278,5 +278,5 @@ def test_a_cluster_tells_of_killed_nodes_and_rollouts(shared, source):
     wait_for(lambda: ("node is down", lost.name) in seen(), seen)
     others = {("node is the coordinator", one.name) for one in made.nodes if one is not lost}
     wait_for(lambda: others & set(seen()), seen)
-    lost.start().comes_up()
+    lost.start().wait_listening()
     wait_for(lambda: ("node is up again", lost.name) in seen(), seen)

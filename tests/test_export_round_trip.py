@@ -1,5 +1,5 @@
-"""What is exported and pushed again is the same table, for every type; other programs read the
-files as what they are."""
+"""An export that is pushed again gives the same table, for every type. Other programs read the
+files with the correct types."""
 
 import json
 import subprocess
@@ -22,32 +22,32 @@ def write(table, path):
     return path
 
 
-def exported(store, target, path, *args):
-    """Exports, and leaves what --json told beside the file."""
+def export(store, target, path, *args):
+    """Exports, and saves the output of --json beside the file."""
     seen = store.json("export", target, "--to", path, *args)
-    path.with_suffix(".told").write_text(json.dumps(seen))
+    path.with_suffix(".output").write_text(json.dumps(seen))
     return seen
 
 
-def pushed_again(store, table, path, columns=False):
-    """Pushes an export into a version of its own, and compares it with version 1."""
-    told_in = path.with_suffix(".told")
-    types = ["--columns-from", told_in] if columns else []
-    push = json.loads(told_in.read_text())["push"]
+def push_again(store, table, path, columns=False):
+    """Pushes an export as a new version, and compares it with version 1."""
+    output_file = path.with_suffix(".output")
+    types = ["--columns-from", output_file] if columns else []
+    push = json.loads(output_file.read_text())["push"]
     result = store.run("push", table, path, *push, *types, "--force", "--json")
     version = json.loads(result.out.splitlines()[-1])["version"]
     return store.json("diff", table, "1", version)
 
 
-def nothing_differs(diff, rows=every_type.ROWS):
-    counts = [diff[what] for what in ("added", "removed", "changed", "unchanged")]
+def check_equal(diff, rows=every_type.ROWS):
+    counts = [diff[count] for count in ("added", "removed", "changed", "unchanged")]
     assert counts == [0, 0, 0, rows], diff["differences"]
     assert not any(diff["schema"].values()), diff["schema"]
 
 
 @pytest.fixture
 def full(store, tmp_path):
-    """A store with a table of every type, and one of those that Parquet has."""
+    """A store with a table of every type, and one without types that Parquet lacks."""
     table = every_type.every_type()
     store.push("full", write(table, tmp_path / "full.arrow"))
     without = table.drop_columns(["interval"])
@@ -56,16 +56,16 @@ def full(store, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["arrow", "feather", "arrows", "parquet"])
-def test_every_type_comes_back(full, tmp_path, kind):
+def test_every_type_survives_a_round_trip(full, tmp_path, kind):
     table = "parquet" if kind == "parquet" else "full"
     path = tmp_path / f"out.{kind}"
-    seen = exported(full, table, path)
+    seen = export(full, table, path)
     assert seen["push"] == ["--key", "{id}"]
     assert seen["columns"][:2] == ["id:int64", "none:null"]
-    nothing_differs(pushed_again(full, table, path))
+    check_equal(push_again(full, table, path))
 
 
-def test_types_come_from_a_table_too(store, tmp_path):
+def test_types_can_be_taken_from_a_table(store, tmp_path):
     (tmp_path / "a.csv").write_text("id,n,code\n1,2,007\n")
     types = ["--column", "n:int16", "--column", "code:text"]
     store.push("a", tmp_path / "a.csv", key="{code}", args=types)
@@ -90,28 +90,28 @@ def test_types_come_from_a_table_too(store, tmp_path):
 
 
 def test_seconds_in_parquet_are_seconds(store, tmp_path):
-    # pyarrow, too, has to store them as milliseconds.
+    # pyarrow has to store them as milliseconds, too.
     columns = {"id": [1], "at": pa.array([0], pa.timestamp("s", "Asia/Tokyo")), "t": [[86399]]}
     table = pa.table(columns).set_column(2, "t", pa.array([[86399]], pa.list_(pa.time32("s"))))
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     store.push("t", tmp_path / "t.parquet")
     expected = {"id": 1, "at": "1970-01-01T00:00:00Z", "t": ["23:59:59"]}
     assert store.json("get", "t", "1") == [expected]
-    seen = exported(store, "t", tmp_path / "t.arrow")["columns"]
+    seen = export(store, "t", tmp_path / "t.arrow")["columns"]
     assert seen == ["id:int64", "at:timestamptz(s,Asia/Tokyo)", "t:list(time(s))"]
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_text_comes_back(store, tmp_path, kind):
+def test_text_survives_a_round_trip(store, tmp_path, kind):
     table = every_type.every_type()
     store.push("t", write(table, tmp_path / "t.arrow"))
     path = tmp_path / f"out.{kind}"
-    exported(store, "t", path)
-    nothing_differs(pushed_again(store, "t", path, columns=True))
+    export(store, "t", path)
+    check_equal(push_again(store, "t", path, columns=True))
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_maps_with_nested_keys_come_back(store, tmp_path, kind):
+def test_maps_with_nested_keys_survive_a_round_trip(store, tmp_path, kind):
     point = pa.struct([("x", pa.int64()), ("raw", pa.binary())])
     by_point = pa.map_(point, pa.list_(pa.float32()))
     by_list = pa.map_(pa.list_(pa.int32()), by_point)
@@ -125,13 +125,13 @@ def test_maps_with_nested_keys_come_back(store, tmp_path, kind):
     }
     store.push("t", write(pa.table(columns), tmp_path / "t.arrow"))
     path = tmp_path / f"out.{kind}"
-    exported(store, "t", path)
-    nothing_differs(pushed_again(store, "t", path, columns=True), rows=2)
+    export(store, "t", path)
+    check_equal(push_again(store, "t", path, columns=True), rows=2)
 
 
 def test_text_files_hold_every_value(full, tmp_path):
-    exported(full, "full", tmp_path / "out.jsonl")
-    exported(full, "full", tmp_path / "out.csv")
+    export(full, "full", tmp_path / "out.jsonl")
+    export(full, "full", tmp_path / "out.csv")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     rows = {row["id"]: row for row in lines}
     column = lambda name: [rows[i][name] for i in range(every_type.ROWS)]  # noqa: E731
@@ -159,7 +159,7 @@ def test_text_files_hold_every_value(full, tmp_path):
     assert column("list")[:4] == [[], [None], [1, None, 2**31 - 1], None]
     assert column("map_of_bytes")[0] == {'{"base64":"/w=="}': 1, "a": 2}
     assert column("five_deep")[1][2]["m"]["k"][0]["f"] == "NaN"
-    # DuckDB knows quoted empty fields from empty ones when asked to.
+    # With the right options DuckDB distinguishes quoted empty fields from empty ones.
     texts = duckdb.sql(
         f"select id, text, none from read_csv('{tmp_path}/out.csv', header = true, "
         "all_varchar = true, allow_quoted_nulls = false, nullstr = '', delim = ',', "
@@ -170,7 +170,7 @@ def test_text_files_hold_every_value(full, tmp_path):
 
 
 def stored(array):
-    """A column as values that compare: the integers of times and floats, nested ones as text."""
+    """A column as comparable values: integers for times and floats, text for nested values."""
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     kind = pa.types
     if kind.is_floating(array.type) or (
@@ -181,7 +181,7 @@ def stored(array):
     return repr(values) if pa.types.is_nested(array.type) else values
 
 
-# What becomes of types in Parquet; all else is as it was in the table.
+# Types that Parquet changes. All others stay as in the table.
 IN_PARQUET = {
     "date64": pa.date32(),
     "time_s": pa.time32("ms"),
@@ -192,18 +192,18 @@ IN_PARQUET = {
 }
 
 
-def test_pyarrow_reads_parquet_and_arrow_as_what_they_are(full, tmp_path):
-    exported(full, "parquet", tmp_path / "out.parquet")
-    exported(full, "full", tmp_path / "out.arrow")
+def test_pyarrow_reads_parquet_and_arrow_with_correct_types(full, tmp_path):
+    export(full, "parquet", tmp_path / "out.parquet")
+    export(full, "full", tmp_path / "out.arrow")
     parquet = pyarrow.parquet.read_table(tmp_path / "out.parquet").sort_by("id")
     arrow = pa.ipc.open_file(tmp_path / "out.arrow").read_all().sort_by("id")
     source = every_type.every_type()
     for name in source.column_names:
         plain = arrow.schema.field(name).type
         nested, encoded = pa.types.is_nested(plain), name == "runs"
-        there = source[name] if nested or encoded else source[name].cast(plain)
-        there = there.to_pylist() if encoded else stored(there)
-        assert stored(arrow[name]) == there, name
+        expected = source[name] if nested or encoded else source[name].cast(plain)
+        expected = expected.to_pylist() if encoded else stored(expected)
+        assert stored(arrow[name]) == expected, name
         if name not in parquet.column_names or nested:
             continue
         kept = IN_PARQUET.get(name, plain)
@@ -252,8 +252,8 @@ DUCKDB = {
 }
 
 
-def test_duckdb_reads_parquet_as_what_it_is(full, tmp_path):
-    exported(full, "parquet", tmp_path / "out.parquet")
+def test_duckdb_reads_parquet_with_correct_types(full, tmp_path):
+    export(full, "parquet", tmp_path / "out.parquet")
     file = f"'{tmp_path}/out.parquet'"
     types = {name: kind for name, kind, *_ in duckdb.sql(f"describe from {file}").fetchall()}
     assert {name: types[name] for name in DUCKDB} == DUCKDB
@@ -291,7 +291,7 @@ SPARK = {
     "map": "map<string,bigint>",
     "five_deep": "array<struct<m:map<string,array<struct<at:timestamp_ntz,raw:binary,f:float>>>>>",
 }
-# It refuses a file with a column of these types.
+# Spark refuses a file with a column of these types.
 NOT_IN_SPARK = [
     "float16",
     "decimal256_0",
@@ -304,15 +304,15 @@ NOT_IN_SPARK = [
 
 
 @pytest.mark.nightly
-def test_spark_reads_parquet_as_what_it_is(store, tmp_path):
+def test_spark_reads_parquet_with_correct_types(store, tmp_path):
     from pyspark.sql import SparkSession
 
     table = every_type.every_type()
     store.push("t", write(table.select(["id", *SPARK]), tmp_path / "t.arrow"))
-    exported(store, "t", tmp_path / "t.parquet")
+    export(store, "t", tmp_path / "t.parquet")
     for name in NOT_IN_SPARK:
         store.push("u", write(table.select(["id", name]), tmp_path / "u.arrow"), args=["--force"])
-        exported(store, "u", tmp_path / f"{name}.parquet")
+        export(store, "u", tmp_path / f"{name}.parquet")
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.driver.host", "127.0.0.1").config(
@@ -374,25 +374,25 @@ FORMATS = ["arrow", "parquet", *TEXTS]
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("table", KINDS)
-def test_every_kind_of_table_comes_back(store, tmp_path, table, kind):
+def test_every_kind_of_table_survives_a_round_trip(store, tmp_path, table, kind):
     columns, key, args = KINDS[table]
     store.push("t", write(pa.table(columns), tmp_path / "t.arrow"), key=key, args=args)
     path = tmp_path / f"out.{kind}"
-    exported(store, "t", path)
-    diff = pushed_again(store, "t", path, columns=kind in TEXTS)
+    export(store, "t", path)
+    diff = push_again(store, "t", path, columns=kind in TEXTS)
     counts = [diff[what] for what in ("added", "removed", "changed", "unchanged")]
     assert counts == [0, 0, 0, 3], diff["differences"]
 
 
-def test_a_live_table_comes_back(store, tmp_path):
+def test_a_live_table_survives_a_round_trip(store, tmp_path):
     store.run("create", "people", "--value", "row", "--column", "key:text", "--column", "age:int64")
     with store.serve() as server:
         client = server.client()
         client.hset("people:1", mapping={"key": "Ada", "age": 36})
         client.hset("people:2", mapping={"key": "Bo"})
     path = tmp_path / "people.arrow"
-    seen = exported(store, "people", path)
-    # The rows have a column of the name, which is not the key.
+    seen = export(store, "people", path)
+    # The rows have a column with the key's name, which is not the key.
     assert seen["push"] == ["--key", "{_key}"]
     assert seen["columns"] == ["_key:text", "key:text", "age:int64"]
     store.run("create", "again", "--value", "row", "--column", "key:text", "--column", "age:int64")
@@ -417,7 +417,7 @@ def test_standard_output(full, tmp_path):
     assert pa.ipc.open_file(tmp_path / "plain").read_all().num_rows == every_type.ROWS
 
 
-def test_what_a_format_lacks_is_told_before_anything_is_written(full, tmp_path):
+def test_a_type_that_a_format_lacks_is_reported_before_any_write(full, tmp_path):
     path = tmp_path / "new" / "out.parquet"
     path.parent.mkdir()
     message = full.refuse("export", "full", "--to", path)
@@ -451,6 +451,6 @@ def test_nan_and_infinities_have_one_form_everywhere(store, tmp_path):
         url = f"http://127.0.0.1:{server.http}/v1/tables/rows/rows/1"
         with urllib.request.urlopen(url, timeout=30) as reply:
             assert json.load(reply) == rows[1]
-    exported(store, "rows", tmp_path / "out.jsonl")
+    export(store, "rows", tmp_path / "out.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert sorted(lines, key=lambda row: row["id"]) == rows

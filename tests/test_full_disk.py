@@ -1,4 +1,4 @@
-"""Commands on a disk without a byte of free space, and what gives space back."""
+"""Commands on a disk without a free byte, and the commands that free space."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def free_bytes(disk):
 
 @pytest.fixture
 def full(small_disk, tmp_path):
-    """Versions 1 and 2 of `people`, 2 serving, a live table, and no space."""
+    """Versions 1 and 2 of `people`, with 2 serving, a live table, and no free space."""
     store = Store(small_disk / "store")
     for version in (1, 2):
         store.push("people", write(people(200, version), tmp_path / f"v{version}.parquet"))
@@ -63,32 +63,32 @@ def test_pointers_move_and_servers_follow(full, tmp_path):
         assert post(server, "/v1/tables/people/rollback", {})["to"] == 1
         assert post(server, "/v1/tables/people/swap", {"version": 2})["to"] == 2
     assert serving(full) == [2]
-    # With space again everything is as before.
+    # With free space, pushes work again.
     (full.disk / "filler").unlink()
     assert full.push("people", tmp_path / "v1.parquet")["version"] == 3
     assert full.json("verify", "people")["rows"] == 200
 
 
-def test_whoever_takes_every_byte_that_comes_free_gets_none_of_the_pointers(full):
+def test_pointers_move_while_another_process_takes_every_free_byte(full):
     ended = threading.Event()
 
     def take():
         while not ended.is_set():
             fill(full.disk)
 
-    thief = threading.Thread(target=take)
-    thief.start()
+    filler = threading.Thread(target=take)
+    filler.start()
     try:
         for _ in range(10):
             full.run("rollback", "people")
             full.run("swap", "people", "2")
     finally:
         ended.set()
-        thief.join()
+        filler.join()
     full.run("drop", "people", "--yes")
 
 
-def test_a_drop_gives_space_back(full):
+def test_a_drop_frees_space(full):
     (full.disk / "filler").unlink()
     before = free_bytes(full.disk)
     fill(full.disk)
@@ -101,7 +101,7 @@ def test_a_drop_gives_space_back(full):
     assert full.json("tables") == []
 
 
-def test_what_a_server_reads_comes_back_when_it_has_seen_the_drop(full, tmp_path):
+def test_a_drop_frees_a_served_tables_space_once_the_server_has_seen_it(full, tmp_path):
     big = write(people(20_000), tmp_path / "big.parquet")
     (full.disk / "filler").unlink()
     full.push("people", big, args=["--force"])
@@ -109,7 +109,7 @@ def test_what_a_server_reads_comes_back_when_it_has_seen_the_drop(full, tmp_path
         assert server.client().hget("people:19999", "id") == b"19999"
         fill(full.disk)
         full.run("drop", "people", "--yes")
-        wait_for(lambda: free_bytes(full.disk) > 1_000_000, "the server lets go")
+        wait_for(lambda: free_bytes(full.disk) > 1_000_000, "the server closes the files")
         assert server.client().dbsize() == 0
 
 
@@ -130,7 +130,7 @@ def test_a_command_killed_at_any_moment_leaves_a_pointer(full):
     assert set(os.listdir(full.disk / "store/tables/people")) == known
 
 
-def test_what_fails_leaves_nothing(full, tmp_path):
+def test_failed_commands_leave_nothing(full, tmp_path):
     big = write(people(2000), tmp_path / "big.parquet")
     rejected = full.disk / "rejected.jsonl"
 
@@ -154,13 +154,13 @@ def test_what_fails_leaves_nothing(full, tmp_path):
     assert NO_SPACE in fresh.refuse("push", "t", big, "--key", "{id}")
     assert NO_SPACE in fresh.refuse("create", "t")
     assert names() == before
-    # With space the same words work, and rows that were written to the file stay.
+    # With free space the same commands work, and their bad rows stay in the file.
     (full.disk / "filler").unlink()
     full.push("other", big, args=bad_rows)
     assert rejected.exists()
 
 
-def test_an_error_is_said_once(full, tmp_path):
+def test_a_push_ends_with_one_clear_error_on_a_full_disk(full, tmp_path):
     big = write(people(2000), tmp_path / "big.parquet")
     table = full.disk / "store/tables/people"
     commands = [
@@ -174,7 +174,7 @@ def test_an_error_is_said_once(full, tmp_path):
     ]
     for words in commands:
         if words[0] == "swap":
-            # As an older program leaves the table.
+            # An older program leaves the table without the reserve.
             (table / "current.reserve").unlink()
         fill(full.disk)
         for json_flag in ([], ["--json"]):

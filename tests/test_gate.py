@@ -1,4 +1,5 @@
-"""The gate sees schemas: held, reported or passed over, as the user set it; diff has its words."""
+"""The gate checks schemas: it holds, reports or ignores a change, as the user chose. diff uses the
+same text."""
 
 import json
 
@@ -8,7 +9,7 @@ from data import write
 
 
 def prices(**changes):
-    """Fifty rows with a struct, a list and a map; a change of None leaves a column out."""
+    """Fifty rows with a struct, a list and a map. A change of None removes a column."""
     ids = range(50)
     columns = {
         "id": pa.array(ids, pa.int64()),
@@ -27,7 +28,7 @@ def prices(**changes):
 
 @pytest.fixture
 def push(store, tmp_path):
-    """Pushes a table and gives what --json ends with."""
+    """Pushes a table, and returns the last object of --json."""
     made = []
 
     def push(table, *args, code=0, key="{id}"):
@@ -39,7 +40,7 @@ def push(store, tmp_path):
 
 
 def schema_findings(pushed):
-    """Those of the schema: limit and whether it passed."""
+    """The findings about the schema: the limit, and whether it passed."""
     return [(f["limit"], f["passed"]) for f in pushed["gate"] if "=" in f["limit"]]
 
 
@@ -75,13 +76,14 @@ FLOATS = pa.array([float(i) for i in range(50)])
         ),
     ],
 )
-def test_what_readers_would_miss_is_held(store, push, changes, limit, seen):
+def test_changes_that_break_readers_are_held(store, push, changes, limit, seen):
     push(prices())
     held = push(prices(**changes), code=3)
     assert held["swapped"] is False
     assert schema_findings(held) == [(f"{limit}=hold", False)] and words(held) == [seen]
     assert versions(store) == {1: True, 2: False}
-    # The same as a report, for this column and for all; what is in a column goes with it.
+    # A report for this column and one for all give the same result. A column's limit includes its
+    # nested fields.
     column = seen.split()[1]
     for given in [f"{limit}({column})=report", f"{limit}=report"]:
         passed = push(prices(**changes), "--gate", given)
@@ -108,7 +110,9 @@ def test_what_readers_would_miss_is_held(store, push, changes, limit, seen):
         ),
     ],
 )
-def test_what_readers_do_not_notice_is_reported_and_can_be_held(store, push, changes, limit, seen):
+def test_changes_that_keep_readers_working_are_reported_and_can_be_held(
+    store, push, changes, limit, seen
+):
     push(prices())
     passed = push(prices(**changes))
     assert passed["swapped"] is True
@@ -118,7 +122,7 @@ def test_what_readers_do_not_notice_is_reported_and_can_be_held(store, push, cha
     assert schema_findings(held) == [(f"{limit}=hold", False)]
 
 
-def test_the_key_the_value_and_the_order_are_seen(store, push):
+def test_changes_of_key_value_and_order_are_found(store, push):
     push(prices(), "--order", "ordered")
     held = push(prices(), code=3)
     assert words(held) == ["the order changed: ordered to hashed"]
@@ -129,7 +133,7 @@ def test_the_key_the_value_and_the_order_are_seen(store, push):
     limits = ["order-lost=report", "value-kind=report", "bytes>-95%"]
     gates = [word for limit in limits for word in ("--gate", limit)]
     assert push(prices(), "--value", "n", *gates)["swapped"] is True
-    # From here on the values are those of n alone, and no other column is theirs.
+    # Now the values are those of `n` alone, so no other column counts.
     wider = prices(n=pa.array(range(50), pa.int64()), note=None)
     back = push(wider, "--value", "n", "--order", "ordered")
     assert words(back) == [
@@ -140,7 +144,7 @@ def test_the_key_the_value_and_the_order_are_seen(store, push):
     assert words(held) == ["the values changed: the bytes of column n to the bytes of column note"]
 
 
-def test_nothing_is_said_of_schemas_that_are_the_same(push):
+def test_equal_schemas_give_no_findings(push):
     push(prices())
     order = prices().select(["sizes", "id", "note", "tags", "n", "price"])
     assert schema_findings(push(order)) == []
@@ -148,47 +152,47 @@ def test_nothing_is_said_of_schemas_that_are_the_same(push):
     assert schema_findings(push(dictionary)) == []
 
 
-def test_a_held_version_says_what_to_do(store, push, tmp_path):
+def test_a_held_version_comes_with_advice(store, push, tmp_path):
     push(prices())
     path = write(prices(note=None, fresh=TEXTS).slice(0, 20), tmp_path / "held.parquet")
     held = store.run("push", "prices", path, "--key", "{id}", code=3).err
     assert "HELD rows>-20%: rows 50 to 20 (-60%)" in held
     assert "HELD column-gone=hold: column note is gone (text)" in held
     assert "also column fresh is new (text)" in held
-    # What passed is not told.
+    # Limits that passed are not printed.
     assert "nulls" not in held and "type-" not in held
     assert "forebay diff prices 1 2" in held and "forebay swap prices 2" in held
     assert "--force, or --gate 'rows>-61%' --gate 'bytes>-" in held
     assert "--gate 'column-gone(note)=report'" in held
-    # What is proposed does it.
+    # The proposed options work.
     line = next(line for line in held.splitlines() if "--force, or " in line)
     limits = [word.strip("' ") for word in line.split("--gate")[1:]]
     gates = [word for limit in limits for word in ("--gate", limit)]
     assert store.push("prices", path, args=gates)["swapped"] is True
 
 
-def test_reports_and_what_was_forced_are_told_beside_the_result(store, push, tmp_path):
+def test_reports_and_forced_changes_are_printed_beside_the_result(store, push, tmp_path):
     push(prices())
     path = write(prices(fresh=TEXTS), tmp_path / "fresh.parquet")
-    said = store.run("push", "prices", path, "--key", "{id}")
-    assert "gate: column fresh is new (text)" in said.err
+    result = store.run("push", "prices", path, "--key", "{id}")
+    assert "gate: column fresh is new (text)" in result.err
     assert "column" not in store.run("push", "prices", path, "--key", "{id}").err
     path = write(prices(n=None), tmp_path / "forced.parquet")
-    said = store.run("push", "prices", path, "--key", "{id}", "--force", "--json")
-    events = [json.loads(line) for line in said.err.splitlines()]
+    result = store.run("push", "prices", path, "--key", "{id}", "--force", "--json")
+    events = [json.loads(line) for line in result.err.splitlines()]
     texts = [event["text"] for event in events if event["event"] == "message"]
     assert "gate, passed over: column-gone=hold: column n is gone (int32)" in texts
     assert store.run("push", "prices", path, "--key", "{id}", "--quiet").err == ""
 
 
-@pytest.mark.parametrize("what", ["versions/1.manifest", "runs/*.run", None])
-def test_what_cannot_be_compared_is_held(store, push, what):
-    """A gate that lets pass what it could not look at would be none."""
+@pytest.mark.parametrize("damaged", ["versions/1.manifest", "runs/*.run", None])
+def test_a_version_that_cannot_be_compared_is_held(store, push, damaged):
+    """The gate must not pass a version that it could not compare."""
     assert push(prices())["gate"] == []
-    if what is None:
+    if damaged is None:
         (store.path / "tables/prices/versions/1.manifest").unlink()
     else:
-        (file,) = (store.path / "tables/prices").glob(what)
+        (file,) = (store.path / "tables/prices").glob(damaged)
         content = bytearray(file.read_bytes())
         content[len(content) // 4 :: 97] = bytes(len(content[len(content) // 4 :: 97]))
         file.write_bytes(content)
@@ -203,7 +207,7 @@ def test_what_cannot_be_compared_is_held(store, push, what):
 
 
 def test_rows_that_were_pushed_twice_are_counted_once(store, push):
-    """Versions that others were pushed onto have more records than rows."""
+    """After pushes onto a version, there are more records than rows."""
     ids = list(range(5000))
 
     def table(n, count=5000):
@@ -222,7 +226,7 @@ def test_rows_that_were_pushed_twice_are_counted_once(store, push):
     assert limits == {"rows>-20%", "lost<20%"}, held["gate"]
 
 
-def test_diff_has_the_words_of_the_gate(store, push):
+def test_diff_and_the_gate_use_the_same_text(store, push):
     push(prices())
     changed = prices(note=None, price=NET, n=TEXTS, tags=pa.array([[i] for i in range(50)]))
     held = push(changed.append_column("fresh", TEXTS), code=3)
@@ -244,13 +248,13 @@ def test_diff_has_the_words_of_the_gate(store, push):
     }
 
 
-def test_changes_onto_another_version_meet_the_schema_that_serves(store, push, tmp_path):
+def test_changes_onto_a_version_are_compared_with_the_serving_schema(store, push, tmp_path):
     push(prices())
     push(prices(note=None), "--force")
     path = write(prices(note=None).slice(0, 1), tmp_path / "one.parquet")
     onto = store.json("push", "prices", path, "--onto", "current")
     assert schema_findings(onto) == []
-    # On top of an older version its columns come back.
+    # Onto an older version, its columns return.
     path = write(prices().slice(0, 1), tmp_path / "two.parquet")
     onto = store.json("push", "prices", path, "--onto", "1")
     assert schema_findings(onto) == [("column-new=report", True)]
@@ -259,7 +263,7 @@ def test_changes_onto_another_version_meet_the_schema_that_serves(store, push, t
 @pytest.mark.parametrize(
     "limit", ["column-gone", "column-gone=keep", "column-gone()=hold", "order-lost(n)=hold"]
 )
-def test_a_limit_of_the_schema_that_means_nothing_is_refused(store, push, limit):
+def test_an_invalid_schema_limit_is_refused(store, push, limit):
     push(prices())
     refused = store.refuse("push", "prices", "x.parquet", "--key", "{id}", "--gate", limit, code=2)
     assert limit in refused and "column-gone=report" in refused
@@ -302,7 +306,7 @@ def test_a_dry_run_shows_values_and_judges_them(push, store):
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 @pytest.mark.parametrize(
-    ("limit", "says"),
+    ("limit", "reason"),
     [
         ("nulls(nte)<1%", "did you mean"),
         ("mean(note)<1%", "length(COLUMN)"),
@@ -312,17 +316,17 @@ def test_a_dry_run_shows_values_and_judges_them(push, store):
         ("type-changed(vv)=report", "neither the rows nor the version that serves have"),
     ],
 )
-def test_limits_for_no_column_are_refused_before_anything_is_built(push, store, limit, says, more):
+def test_limits_for_unknown_columns_are_refused_before_the_build(push, store, limit, reason, more):
     push(scored())
     path = write(scored(), store.path.parent / "again.parquet")
     words = ["push", "prices", path, "--key", "{id}", "--gate", limit, *more]
     done = store.run(*words, code=1)
     assert limit in done.err
-    assert says in done.err
+    assert reason in done.err
     assert len(json.loads(store.run("versions", "prices", "--json").out)) == 1
 
 
-def test_limits_of_figures_say_why_they_hold_a_push_onto_another_version(push, store):
+def test_limits_on_statistics_hold_a_push_onto_a_version_with_a_reason(push, store):
     push(scored())
     changed = scored().slice(0, 3)
     held = push(changed, "--onto", "current", "--gate", "mean(n)<5%", code=3)
@@ -331,7 +335,7 @@ def test_limits_of_figures_say_why_they_hold_a_push_onto_another_version(push, s
     assert "--onto" in wrong[0]["seen"] and "leave out this limit" in wrong[0]["seen"]
 
 
-def test_the_two_zeros_are_one_value_and_stay_what_they_are(push, store):
+def test_both_zeros_count_as_one_value_and_keep_their_sign(push, store):
     def zeros(sign):
         return scored().set_column(1, "n", pa.array([0.0, sign * 0.0] * 100))
 

@@ -1,6 +1,6 @@
-"""Types of text files are those of all their rows, however late a row shows them.
+"""Types of text files follow all rows, however late a row shows them.
 
-Nothing need be said.
+The user gives no option.
 """
 
 import gzip
@@ -22,7 +22,8 @@ def message_of(store, *words, code=0):
 
 
 def package(number):
-    """A package of Debian's list: most fields in all, some in few, one in the last only."""
+    """A package of Debian's list. Most fields are in all packages, some in few, and one only in the
+    last."""
     row = {"id": f"package-{number}", "Version": f"{number}.0", "Size": str(number * 100)}
     if number % 7 == 0:
         row["Multi-Arch"] = "same"
@@ -34,7 +35,7 @@ def package(number):
     return row
 
 
-def test_a_field_of_few_records_that_the_first_ones_lack(store, tmp_path):
+def test_a_field_that_only_later_records_have(store, tmp_path):
     path = json_lines(tmp_path / "packages.jsonl", [package(n) for n in range(30_000)][::-1])
     result = store.run("push", "t", path, "--key", "{id}")
     assert "there is the field 'Python-Version'" in result.err
@@ -66,7 +67,7 @@ def test_a_type_that_changes_at_the_end_of_a_million_rows(store, tmp_path, packe
     assert left == []
 
 
-def test_a_type_that_holds_from_the_start_is_not_looked_for(store, tmp_path):
+def test_a_type_that_fits_from_the_start_needs_no_second_read(store, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("id,n\n" + "".join(f"{n},{n}.5\n" for n in range(20_000)))
     assert "looking at" not in message_of(store, "t", path)
@@ -85,7 +86,7 @@ def test_several_files_with_different_late_fields(store, tmp_path):
     assert got[2]["late2"] == [{"z": 2}] and got[2]["late0"] is None
 
 
-def test_bad_rows_are_written_once_though_the_reading_started_over(store, tmp_path):
+def test_bad_rows_are_written_once_after_a_second_read(store, tmp_path):
     path = tmp_path / "rows.jsonl"
     rows = [json.dumps({"id": n}) for n in range(40_000)]
     rows[10] = '{"id": 10'
@@ -100,7 +101,7 @@ def test_bad_rows_are_written_once_though_the_reading_started_over(store, tmp_pa
     assert store.json("get", "t", "35000") == [{"id": 35_000, "late": True}]
 
 
-def test_changes_onto_a_version_look_at_all_rows_too(store, tmp_path):
+def test_changes_onto_a_version_read_all_rows_for_their_types(store, tmp_path):
     store.push("t", json_lines(tmp_path / "first.jsonl", [{"id": "a", "n": 1}]))
     rows = [{"id": f"k{n}", "n": n} for n in range(12_000)]
     late = [*rows, {"id": "late", "n": 1, "new": 2}]
@@ -110,13 +111,13 @@ def test_changes_onto_a_version_look_at_all_rows_too(store, tmp_path):
     wrong = [*rows, {"id": "late", "n": "many"}]
     path = json_lines(tmp_path / "wrong.jsonl", wrong)
     message = store.refuse("push", "t", path, "--onto", "current")
-    # The table has the type: there is none to look for, or to give.
+    # The table has the type, so the message proposes none.
     assert "wrong.jsonl: line 12001" in message and "many" in message
     assert "looking at" not in message and ":text'" not in message
     assert "--bad-rows skip" in message
 
 
-def test_a_load_looks_for_the_types_of_what_the_table_does_not_have(store, tmp_path):
+def test_a_load_infers_types_of_columns_that_the_table_lacks(store, tmp_path):
     store.run("create", "seen", "--mode", "live", "--value", "row", "--column", "n:int64")
     path = tmp_path / "seen.csv"
     path.write_text("user,n\n" + "".join(f"{n},{n}\n" for n in range(12_000)) + "007,7\n")
@@ -125,7 +126,7 @@ def test_a_load_looks_for_the_types_of_what_the_table_does_not_have(store, tmp_p
     assert store.json("get", "seen", "7", "007") == [{"n": 7}, {"n": 7}]
 
 
-def test_a_value_that_is_not_of_its_given_type_proposes_another(store, tmp_path):
+def test_a_value_of_another_type_than_given_proposes_a_type(store, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("id,price\n1,2\n2,much\n")
     message = store.refuse("push", "t", path, "--key", "{id}", "--column", "price:int64")
@@ -134,13 +135,13 @@ def test_a_value_that_is_not_of_its_given_type_proposes_another(store, tmp_path)
     assert message.index("--column 'price:text'") < message.index("--bad-rows skip")
 
 
-def test_a_column_that_no_row_shows_can_be_given(store, tmp_path):
+def test_a_column_without_values_can_be_given(store, tmp_path):
     path = json_lines(tmp_path / "rows.jsonl", [{"id": 1}, {"id": 2}])
     store.push("t", path, args=["--column", "seen:date", "--column", "id:text"])
     assert store.json("get", "t", "2") == [{"id": "2", "seen": None}]
 
 
-def test_a_key_column_that_is_misspelt(store, tmp_path):
+def test_a_misspelt_key_column_is_explained(store, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("carrier,flight\nUA,1\n")
     message = store.refuse("push", "t", path, "--key", "{carier}")
@@ -170,11 +171,11 @@ def test_csv_with_several_texts_for_null(store, tmp_path):
     assert [row["n"] for row in store.json("get", "t", "1", "2", "3")] == [None, None, 4]
 
 
-def test_a_kill_while_all_rows_are_looked_at_leaves_nothing(store, tmp_path):
+def test_a_kill_during_type_inference_leaves_nothing(store, tmp_path):
     path = tmp_path / "rows.csv"
     lines = "".join(f"{n},{'x' * 100}\n" for n in range(60_000))
     path.write_text(f"id,t\n{lines}last,x\n")
-    # A rate, so that the look lasts; it counts the text as well as the records.
+    # The rate makes the second read last. It counts text as well as records.
     words = ["push", "t", path, "--key", "{id}", "--memory", "8M", "--rate", "3M", "--threads", "1"]
     process = store.start(*words)
     os.set_blocking(process.stderr.fileno(), False)

@@ -1,4 +1,5 @@
-"""A push that is killed, runs out of disk or meets another one leaves nothing half done."""
+"""A push that is killed, that fills the disk or that meets another push leaves nothing half
+done."""
 
 import os
 import random
@@ -18,8 +19,8 @@ def push_words(table, path, *more):
     return ["push", table, path, "--key", "{id}", "--json", *more]
 
 
-def only_what_manifests_name(store, table, versions):
-    """No file is left in the table's directory but those of `versions`."""
+def check_files(store, table, versions):
+    """Checks that the table's directory holds only files of `versions`."""
     found = {
         str(path.relative_to(store.path))
         for path in (store.path / "tables" / table).rglob("*")
@@ -36,10 +37,11 @@ def test_kill_9_at_random_moments_of_a_push(store, source):
     chance = random.Random(SEED)
     store.push("people", source(1000, version=1))
     big = source(30_000, version=2)
-    # Kept are all: a kill may also come after the removal of old ones.
+    # --keep retains all versions, because a kill may come after the removal of old ones.
     words = push_words("people", big, "--memory", "8M", "--force", "--no-swap", "--keep", "100")
     begun = time.monotonic()
-    # Held: thirty times as many rows have other values, and --force does not swap by itself.
+    # The gate holds the version, because it has thirty times as many rows. --force does not swap
+    # with --no-swap.
     store.run(*words, code=3)
     whole = time.monotonic() - begun
     versions = [1, 2]
@@ -49,7 +51,7 @@ def test_kill_9_at_random_moments_of_a_push(store, source):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         listed = [v["version"] for v in store.json("versions", "people")]
-        # The kill may come after the commit; then that version is whole.
+        # The kill may come after the commit. Then that version is whole.
         assert listed in (versions, [*versions, listed[-1]])
         versions = listed
         assert store.json("get", "people", "999") == [person(999, 1)]
@@ -57,14 +59,14 @@ def test_kill_9_at_random_moments_of_a_push(store, source):
             store.run("verify", f"people@{version}")
     last = store.push("people", big, args=["--force", "--memory", "8M", "--keep", "100"])
     assert last["version"] == versions[-1] + 1 and last["swapped"] is True
-    only_what_manifests_name(store, "people", [*versions, last["version"]])
+    check_files(store, "people", [*versions, last["version"]])
 
 
 def test_two_pushes_at_once_to_a_table(store, source):
     store.push("people", source(10, version=1))
     store.run("push", "people", source(10, version=1), "--onto", "current")
     big = source(30_000, version=2)
-    # Some seconds, so that the second push surely comes while the first is at work.
+    # The rate makes the first push last some seconds, so that the second one meets it.
     first = store.start(*push_words("people", big, "--force", "--rate", "500K"))
     lock = store.path / "tables" / "people" / "push.lock"
     end = time.monotonic() + 20
@@ -79,14 +81,14 @@ def test_two_pushes_at_once_to_a_table(store, source):
     assert store.push("people", source(10, version=3), args=["--force"])["version"] == 4
 
 
-def test_pushes_to_different_tables_do_not_meet(store, source):
+def test_pushes_to_different_tables_run_at_once(store, source):
     path = source(5000)
     running = [store.start(*push_words(f"t{i}", path)) for i in range(3)]
     assert [store.finish(process).code for process in running] == [0, 0, 0]
 
 
 def limit_file_size(size):
-    """For subprocesses: files end at `size`, and writing on is an error, not a signal."""
+    """A function for subprocesses: writes beyond `size` give an error, not a signal."""
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -95,7 +97,7 @@ def limit_file_size(size):
     return limit
 
 
-def test_a_push_into_files_that_may_not_grow(store, source):
+def test_a_push_at_a_file_size_limit(store, source):
     store.push("people", source(100, version=1))
     big = source(30_000, version=2)
     words = push_words("people", big, "--force")
@@ -105,10 +107,10 @@ def test_a_push_into_files_that_may_not_grow(store, source):
     assert [v["version"] for v in store.json("versions", "people")] == [1]
     assert store.json("get", "people", "99") == [person(99, 1)]
     assert store.push("people", big, args=["--force"])["version"] == 2
-    only_what_manifests_name(store, "people", [1, 2])
+    check_files(store, "people", [1, 2])
 
 
-def test_a_full_disk(small_disk, source, tmp_path):
+def test_a_push_on_a_full_disk(small_disk, source, tmp_path):
     store = Store(small_disk / "store")
     store.push("people", source(1000, version=1))
     big = write_wide(tmp_path / "wide.parquet")
@@ -120,13 +122,13 @@ def test_a_full_disk(small_disk, source, tmp_path):
             assert client.hget("people:999", "v1") == "1"
         assert [v["version"] for v in store.json("versions", "people")] == [1]
         assert shutil.disk_usage(small_disk).total < 7_000_000
-        # Room for a small version is there again, without a restart and without a cleaning command.
+        # A small version fits again, without a restart or a cleanup command.
         assert store.push("people", source(1000, version=2))["swapped"] is True
-        only_what_manifests_name(store, "people", [1, 2])
+        check_files(store, "people", [1, 2])
 
 
 def write_wide(path):
-    """A Parquet file that is small and a table that is not: 20 MB of repeated text."""
+    """A small Parquet file that makes a large table: 20 MB of repeated text."""
     rows = 20_000
     table = people(rows).append_column("wide", pa.array(["wide " * 200] * rows))
     return write(table, path)

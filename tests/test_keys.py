@@ -1,6 +1,6 @@
 """Keys of all lengths and of any bytes: UUIDs, hex.
 
-At the command line, over HTTP and by Redis clients.
+On the command line, over HTTP and by Redis clients.
 """
 
 import json
@@ -22,12 +22,12 @@ IDS = [uuid.UUID(int=n * 0x0123456789ABCDEF0123456789ABCDEF % 2**128) for n in r
 
 
 def long_keys():
-    """Keys of all lengths, two of each, that have most of their bytes in common."""
+    """Two keys of each length, which share most of their bytes."""
     return [("k" * length)[: length - 1] + tail for length in LENGTHS for tail in "ab"]
 
 
 def get(server, table, key):
-    """The row of a key over HTTP; None when absent."""
+    """The row of a key over HTTP, or None."""
     path = f"v1/tables/{table}/rows/{urllib.parse.quote(key, safe='')}"
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{server.http}/{path}", timeout=30) as reply:
@@ -51,7 +51,7 @@ def test_long_keys_in_batch_tables(store, tmp_path, order, compression):
     assert [row and row["n"] for row in found] == [*range(len(keys)), None]
     lines = store.run("scan", "t", "--json").out.splitlines()
     assert {json.loads(line)["key"] for line in lines} == set(columns["k"])
-    # Merged with what comes later, they are what they were.
+    # Merges with later changes keep the rows.
     change = {"k": [keys[-1], keys[3]], "n": [-1, -2]}
     changes = write(pa.table(change), tmp_path / "changes.parquet")
     for _ in range(3):
@@ -65,7 +65,7 @@ def test_long_keys_in_batch_tables(store, tmp_path, order, compression):
         assert get(server, "t", keys[-2])["n"] == len(keys) - 2
 
 
-def test_a_key_that_is_too_long_is_a_bad_row(store, tmp_path):
+def test_a_too_long_key_is_a_bad_row(store, tmp_path):
     path = write(pa.table({"k": ["a", "b" * (LONGEST + 1)]}), tmp_path / "long.parquet")
     message = store.refuse("push", "t", path, "--key", "{k}")
     assert f"{LONGEST + 1} bytes" in message and f"{LONGEST} is the limit" in message
@@ -84,7 +84,7 @@ def test_long_keys_in_live_tables(store, tmp_path, order):
             with pytest.raises(redis.ResponseError, match=f"keys have 1 to {LONGEST}"):
                 client.set("t:" + "k" * length, "x")
         assert [int(client.get(f"t:{key}")) for key in keys] == list(range(len(keys)))
-    # From the log, and from runs, merged.
+    # Keys from the log and from runs, merged.
     loaded = pa.table({"k": keys[::2], "v": ["loaded"] * len(keys[::2])})
     path = write(loaded, tmp_path / "l.parquet")
     store.run("load", "t", path, "--key", "{k}", "--value", "v")
@@ -99,7 +99,7 @@ def test_long_keys_in_live_tables(store, tmp_path, order):
 
 @pytest.fixture
 def ids(tmp_path):
-    """UUIDs: by Parquet's logical type, by Arrow's extension type, and as mere bytes."""
+    """UUIDs as Parquet's logical type, as Arrow's extension type, and as bytes."""
     raw = [one.bytes for one in IDS]
     columns = {
         "id": pa.array(raw, pa.uuid()),
@@ -128,7 +128,7 @@ def test_uuids_as_text_in_templates(store, ids):
             with store.serve() as server:
                 url = f"http://127.0.0.1:{server.http}/v1/tables/{table}"
                 assert json.load(urllib.request.urlopen(url))["key"] == settled
-        # Rows that come on top are told apart by the same keys, however that is said.
+        # Changes match rows by the same keys, however the template is given.
         store.push(table, path, key="u/{id}", args=["--force"])
         for key in ([], ["--key", "u/{id}"], ["--key", "u/{id:uuid}"]):
             store.run("push", table, path, "--onto", "current", *key)
@@ -145,7 +145,7 @@ def test_uuids_as_text_in_templates(store, ids):
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
-def test_binary_keys_by_every_door(store, ids, order):
+def test_binary_keys_by_command_http_and_redis(store, ids, order):
     store.push("t", ids[0], key="{id}", args=["--order", order])
     words = [str(IDS[3]), IDS[4].hex, f"0x{IDS[5].hex.upper()}", "00"]
     found = store.json("get", "t", "--hex", *words)
@@ -171,7 +171,7 @@ def test_binary_keys_by_every_door(store, ids, order):
         assert get(server, "t", b"\xff" * 16) is None
 
 
-def test_keys_of_odd_bytes(store):
+def test_keys_of_unusual_bytes(store):
     keys = [b"\x00", b"/", b"%", b"%2F", b"a/b/", b"\xff\xfe", b"\n", b" ", b"?", b"#", b"..", b"+"]
     keys.append("é".encode())
     bounds = ["--boundary", "2f", "--boundary", "ff"]

@@ -1,4 +1,4 @@
-"""Limits that the system sets a process: threads, the size of files."""
+"""Limits of the system on a process: threads and file sizes."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ LIMIT_BYTES = 300_000
 
 
 class Limited(Store):
-    """A store whose commands get no thread: none has room for a stack of this size."""
+    """A store whose commands cannot start threads, because no stack of this size fits."""
 
     def environment(self):
         return {**super().environment(), "RUST_MIN_STACK": str(1 << 50)}
@@ -30,7 +30,7 @@ class Limited(Store):
         ["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
     ],
 )
-def test_without_a_thread_what_needs_one_says_so(store, source, words):
+def test_commands_without_a_thread_end_with_a_clear_error(store, source, words):
     store.push("people", source())
     words = [word.replace("{source}", str(source())) for word in words]
     message = Limited(store.path).refuse(*words)
@@ -38,7 +38,7 @@ def test_without_a_thread_what_needs_one_says_so(store, source, words):
     assert message.count("\n") == 1, message
 
 
-def test_what_threads_share_is_done_by_one(store, source):
+def test_one_thread_does_shared_work_if_no_other_starts(store, source):
     for version in (1, 2):
         store.push("people", source(20_000, version), args=["--partitions", "4"])
     changes = source(100, 3)
@@ -49,7 +49,7 @@ def test_what_threads_share_is_done_by_one(store, source):
     assert limited.json("verify", "people")["rows"] == 20_000
 
 
-def test_the_limit_of_file_sizes_is_an_error_as_any(store, tmp_path):
+def test_the_file_size_limit_gives_a_clear_error(store, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
 
@@ -66,10 +66,10 @@ def test_the_limit_of_file_sizes_is_an_error_as_any(store, tmp_path):
 
 
 def threads(process):
-    """The name and the nice value of each."""
+    """The name and the nice value of each thread."""
     found = []
     for task in Path(f"/proc/{process.pid}/task").iterdir():
-        # Some end meanwhile.
+        # Some threads end meanwhile.
         with contextlib.suppress(OSError):
             nice = os.getpriority(os.PRIO_PROCESS, int(task.name))
             found.append(((task / "comm").read_text().strip(), nice))
@@ -77,8 +77,8 @@ def threads(process):
 
 
 @pytest.mark.parametrize("words, nice", [([], 19), (["--nice", "0"], 0)])
-def test_a_push_gives_way_to_others(store, words, nice):
-    # What it inherits counts as well.
+def test_a_push_runs_at_background_priority(store, words, nice):
+    # The inherited nice value counts, too.
     nice = min(os.getpriority(os.PRIO_PROCESS, 0) + nice, 19)
     push = [
         BINARY,
@@ -97,7 +97,8 @@ def test_a_push_gives_way_to_others(store, words, nice):
         process.stdin.write(b"id,name\n1,a\n")
         process.stdin.flush()
         wait_for(lambda: nice in dict(threads(process)).values(), lambda: threads(process))
-        # Who gives way has a thread for each processor that lets the system choose again.
+        # A push at background priority has a thread per processor that makes the system schedule
+        # again.
         turns = 0 if "--nice" in words else len(os.sched_getaffinity(0))
         wait_for(
             lambda: [name for name, _ in threads(process)].count("forebay-turns") == turns,
@@ -108,7 +109,7 @@ def test_a_push_gives_way_to_others(store, words, nice):
     assert store.json("get", "t", "1")[0]["name"] == "a"
 
 
-def test_a_value_that_is_too_long_is_refused_in_words(store):
+def test_a_too_long_value_is_refused_with_the_reason(store):
     store.run("create", "kv")
     with store.serve() as server:
         client = server.client(single_connection_client=True)
@@ -118,7 +119,7 @@ def test_a_value_that_is_too_long_is_refused_in_words(store):
             ["SET", "kv:large", b"x" * (100 << 20)],
             ["MSET", "kv:a", "1", "kv:large", large, "kv:b", "2"],
             ["HSET", "kv:large", "field", large, "other", "1"],
-            # All together are longer than a command may be.
+            # The whole command is longer than the limit.
             ["MSET", *(word for n in range(5) for word in (f"kv:{n}", b"x" * (15 << 20)))],
         ):
             with pytest.raises(redis.ResponseError, match="has at most (16777216|67108864) bytes"):

@@ -1,10 +1,10 @@
-"""The checker of histories finds bad ones, and lets good ones pass."""
+"""The history checker finds bad histories and accepts good ones."""
 
 import math
 
 import linearizability
 import pytest
-from beside_redis import dice_of_test
+from beside_redis import seeded_rng
 from linearizability import Operation, TooUncertain, does, violation, violations
 
 NEVER = math.inf
@@ -26,7 +26,7 @@ def cas(old, new, done, begin, end=NEVER):
     return Operation("cas", (old, new), done, begin, end)
 
 
-def gone(result, begin, end=NEVER):
+def deleted(result, begin, end=NEVER):
     return Operation("del", (), result, begin, end)
 
 
@@ -37,12 +37,12 @@ GOOD = {
     "an uncertain write is never seen": [put("b", 0, 1), put("a", 2), get("b", 5, 6)],
     "an uncertain increment counts or does not": [incr(1, 0, 1), incr(None, 2), incr(3, 4, 5)],
     "an uncertain increment comes later": [incr(None, 0), incr(1, 1, 2), incr(3, 3, 4)],
-    "an uncertain deletion": [put("a", 0, 1), gone(None, 2), get("a", 3, 4), get(None, 5, 6)],
+    "an uncertain deletion": [put("a", 0, 1), deleted(None, 2), get("a", 3, 4), get(None, 5, 6)],
     "a compare-and-set": [put("a", 0, 1), cas("a", "b", True, 2, 3), cas("a", "c", False, 4, 5)],
-    "an uncertain write that nobody read was deleted": [put("a", 0), gone(1, 2, 3)],
-    "a comparison fails by an uncertain write": [put("b", 0, 1), put("a", 2)]
-    + [cas("b", "c", False, 4, 5), gone(1, 6, 7)],
-    "an uncertain one is what the next saw": [
+    "an uncertain write that nobody read was deleted": [put("a", 0), deleted(1, 2, 3)],
+    "a comparison fails because of an uncertain write": [put("b", 0, 1), put("a", 2)]
+    + [cas("b", "c", False, 4, 5), deleted(1, 6, 7)],
+    "the next operation saw an uncertain one": [
         put("a", 0, 1),
         cas("a", "b", None, 2),
         cas("b", "c", True, 4, 5),
@@ -54,19 +54,19 @@ BAD = {
     "a write comes back": [put("a", 0, 1), put("b", 2, 3), get("b", 4, 5), get("a", 6, 7)],
     "a read is stale": [put("a", 0, 1), put("b", 2, 3), get("a", 4, 5)],
     "reads go back": [put("a", 0, 9), get("a", 1, 2), get(None, 3, 4)],
-    "what was refused appears": [put("b", 0, 1), get("a", 2, 3)],
+    "a refused write appears": [put("b", 0, 1), get("a", 2, 3)],
     "an uncertain write before it was asked": [get("a", 0, 1), put("a", 2)],
     "an uncertain write is done twice": [put("a", 0), put("b", 1, 2), get("a", 3, 4)]
     + [put("c", 5, 6), get("a", 7, 8)],
-    "one uncertain write is deleted twice": [put("a", 0), gone(1, 2, 3), gone(1, 4, 5)],
+    "one uncertain write is deleted twice": [put("a", 0), deleted(1, 2, 3), deleted(1, 4, 5)],
     "an increment is doubled": [incr(1, 0, 1), incr(3, 2, 3)],
     "an uncertain increment is doubled": [incr(None, 0), incr(3, 1, 2)],
     "an increment is lost": [incr(1, 0, 1), incr(1, 2, 3)],
-    "two are told the same number": [incr(1, 0, 5), incr(1, 1, 6)],
-    "a deletion of what was gone": [put("a", 0, 1), gone(1, 2, 3), gone(1, 4, 5)],
+    "two increments return the same number": [incr(1, 0, 5), incr(1, 1, 6)],
+    "a deleted key is deleted again": [put("a", 0, 1), deleted(1, 2, 3), deleted(1, 4, 5)],
     "two win one compare-and-set": [put("a", 0, 1)]
     + [cas("a", "b", True, 2, 9), cas("a", "c", True, 3, 8)],
-    "a refused compare-and-set was to be done": [put("a", 0, 1), cas("a", "b", False, 2, 3)],
+    "a compare-and-set was refused wrongly": [put("a", 0, 1), cas("a", "b", False, 2, 3)],
 }
 
 
@@ -80,13 +80,13 @@ def test_bad_histories_are_found(name):
     assert violation(BAD[name])
 
 
-def test_keys_are_judged_by_themselves():
+def test_keys_are_checked_separately():
     history = [("x", put("a", 0, 1)), ("y", get("a", 2, 3)), ("x", get("a", 2, 3))]
     assert list(violations(history)) == ["y"]
 
 
 def test_one_key_of_several_may_have_too_many_uncertain_operations(monkeypatch, capsys):
-    monkeypatch.setattr(linearizability, "MOST_WAYS", 100)
+    monkeypatch.setattr(linearizability, "MOST_STATES", 100)
     doubtful = [put(f"{number}", 0) for number in range(12)]
     doubtful += [get(f"{number}", 0, 6) for number in range(12)]
     with pytest.raises(TooUncertain):
@@ -99,7 +99,8 @@ def test_one_key_of_several_may_have_too_many_uncertain_operations(monkeypatch, 
 
 
 def random_history(rng, count):
-    """What clients of one server are told: each does its next operation at a moment of its own."""
+    """The results that clients of one server see. Each client does its next operation at a random
+    moment."""
     done, free = [], [0.0] * 4
     for number in range(count):
         client = rng.randrange(4)
@@ -120,8 +121,8 @@ def random_history(rng, count):
     return history
 
 
-def test_random_histories_of_one_server_pass_and_none_with_a_wrong_answer():
-    seed, rng = dice_of_test()
+def test_random_histories_pass_and_those_with_a_wrong_answer_fail():
+    seed, rng = seeded_rng()
     for _ in range(100):
         history = random_history(rng, 40)
         assert violation(history) is None, seed

@@ -1,4 +1,4 @@
-"""Live tables through the server: what clients write is there, whatever happens to the process."""
+"""Live tables through the server: acknowledged writes are kept, whatever happens to the process."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ from harness import WAIT_S, is_served, refused, wait_for
 DURABILITIES = ["sync", "20ms", "os"]
 
 
-def test_create_tells_and_refuses(store):
+def test_create_prints_the_table_and_refuses_wrong_options(store):
     made = store.json(
         "create", "t", "--order", "ordered", "--boundary", "g", "--durability", "50ms"
     )
@@ -53,19 +53,19 @@ def test_create_tells_and_refuses(store):
     assert "no versions" in store.refuse("get", "t@1", "k")
 
 
-def test_a_live_table_is_one_process_s(live):
+def test_only_one_process_opens_a_live_table(live):
     live.client().set("kv:a", "1")
     with live.store.serve() as second:
         refused(lambda: second.client().get("kv:a"), "no table 'kv'")
     assert live.client().get("kv:a") == b"1"
 
 
-def test_of_two_operators_at_once_one_is_told_to_try_again(store):
+def test_a_command_on_a_table_in_use_is_asked_to_retry(store):
     store.run("create", "kv")
     with store.serve() as server:
         for number in range(100):
             server.client().set(f"kv:{number}", "x" * 10_000)
-    # It holds the table while nobody reads what it prints.
+    # The scan holds the table until its output is read.
     first = store.start("scan", "kv", "--limit", "100")
     assert first.stdout.read(1)
     for command in [
@@ -78,7 +78,7 @@ def test_of_two_operators_at_once_one_is_told_to_try_again(store):
         assert "live table kv is in use" in message and f"process {first.pid}" in message, message
     assert store.finish(first).code == 0
     assert store.run("compact", "kv").code == 0
-    # Whoever comes first is served, the other one told so.
+    # The first command gets the table, and the other one fails.
     both = [store.start("compact", "kv") for _ in range(2)]
     codes = sorted(store.finish(process).code for process in both)
     assert codes in ([0, 0], [0, 4]), codes
@@ -114,7 +114,7 @@ def test_compacting_by_command_and_by_http(store, tmp_path):
         assert client.get("kv:more") == b"1" and client.get("kv:0") is None
 
 
-def test_commands_see_what_clients_wrote(live, tmp_path):
+def test_commands_see_the_writes_of_clients(live, tmp_path):
     client = live.client()
     client.mset({f"log:{i:02}": f"v{i}" for i in range(30)})
     client.execute_command("KV.DELTA", "count:c", 5)
@@ -187,7 +187,7 @@ def test_numbers(live):
     refused(lambda: client.incrbyfloat("kv:x", 1), "not a valid float")
 
 
-def test_keys_expire_wherever_redis_lets_them(live):
+def test_keys_expire_as_in_redis(live):
     client = live.client(decode_responses=True)
     values = {
         "kv:a": lambda key: client.set(key, "1"),
@@ -209,7 +209,7 @@ def test_keys_expire_wherever_redis_lets_them(live):
             continue
         assert client.ttl(key) == -1 and client.expire(key, 100) == 1
         assert 99 <= client.ttl(key) <= 100
-        # What changes a part of the value leaves the expiry.
+        # Changes of a part of the value keep the expiry.
         if key == "kv:a":
             client.incr(key), client.append(key, "2"), client.incrbyfloat(key, 1)
         elif key == "list:a":
@@ -218,11 +218,11 @@ def test_keys_expire_wherever_redis_lets_them(live):
             client.hset(key, "name", "Ada"), client.hincrby(key, "age", 1), client.hdel(key, "name")
         assert 99_000 < client.pttl(key) <= 100_000 and client.persist(key) == 1
         assert client.ttl(key) == -1 and client.pexpire(key, 20) == 1
-        wait_for(lambda key=key: client.exists(key) == 0, "it expires")
+        wait_for(lambda key=key: client.exists(key) == 0, "the key expires")
         assert client.ttl(key) == -2 and client.get(key) is None and client.type(key) == "none"
         make(key)
         assert client.ttl(key) == -1
-    # A table's own lifetime is that of what is set; PERSIST and EXPIRE say otherwise of a key.
+    # A write sets the table's TTL. PERSIST and EXPIRE change it for a key.
     client.set("ttl:a", "x"), client.append("ttl:a", "y")
     assert 3599 <= client.ttl("ttl:a") <= 3600
     assert client.expire("ttl:a", 10) == 1 and client.append("ttl:a", "z") == 3
@@ -232,7 +232,7 @@ def test_keys_expire_wherever_redis_lets_them(live):
     assert client.ttl("ttl:a") == -1 and client.persist("ttl:a") == 0
     client.set("ttl:a", "v")
     assert 3599 <= client.ttl("ttl:a") <= 3600
-    # KV.DELTA does not look: the sum expires as the table says, here never.
+    # KV.DELTA does not read the value, so the sum gets the table's TTL, here none.
     client.set("counter:n", 5, ex=100)
     assert client.incr("counter:n") == 6 and 99 <= client.ttl("counter:n") <= 100
     client.execute_command("KV.DELTA", "counter:n", 2)
@@ -241,7 +241,7 @@ def test_keys_expire_wherever_redis_lets_them(live):
     assert client.get("joined:a") == "xy" and 99 <= client.ttl("joined:a") <= 100
 
 
-def test_what_expires_is_read_back_from_the_log_and_from_runs(store):
+def test_expiries_are_read_from_the_log_and_from_runs(store):
     store.run("create", "t")
     for sign in [signal.SIGKILL, signal.SIGTERM]:
         with store.serve() as server:
@@ -319,7 +319,7 @@ def test_ranges_scans_and_their_deletion(live):
     assert client.randomkey() is not None
 
 
-def test_a_table_of_floats_holds_no_other_numbers_than_it_was_given(store):
+def test_a_table_of_floats_stores_numbers_exactly(store):
     store.run("create", "f", "--delta", "f64")
     with store.serve() as server:
         client = server.client(decode_responses=True)
@@ -335,7 +335,7 @@ def test_a_table_of_floats_holds_no_other_numbers_than_it_was_given(store):
         assert client.set("f:x", "9007199254740992") and client.incrbyfloat("f:x", 2) == 2**53 + 2
 
 
-def test_a_float_of_32_bits_is_told_as_it_is_stored(store):
+def test_a_float_of_32_bits_is_returned_as_stored(store):
     store.run("create", "f", "--value", "row", "--column", "x:float32")
     with store.serve() as server:
         client = server.client(decode_responses=True)
@@ -416,13 +416,13 @@ def test_nothing_acknowledged_is_lost_by_kill_9(store, durability):
         client = server.client()
         for key, value in acknowledged.items():
             found = int(client.get(key))
-            # What was under way when the server died may be there too: in the table of texts fifty
-            # writes later, in that of numbers one more.
+            # Writes under way when the server died may exist, too. Texts may be fifty writes newer,
+            # and numbers one larger.
             after = value + (1 if key.startswith("n:") else 50)
             assert found in (value, after), (key, value, found)
 
 
-def test_a_server_that_ends_gracefully_leaves_no_log_to_read_back(store):
+def test_a_server_that_ends_gracefully_leaves_no_log(store):
     store.run("create", "t", "--durability", "os")
     with store.serve() as server:
         client = server.client()
@@ -435,7 +435,7 @@ def test_a_server_that_ends_gracefully_leaves_no_log_to_read_back(store):
         assert server.client().get("t:1999") == b"1999"
 
 
-def test_a_table_made_meanwhile_is_served(store):
+def test_a_table_created_later_is_served(store):
     with store.serve("--create") as server:
         client = server.client()
         refused(lambda: client.set("late:a", 1), "no table 'late'")
@@ -501,7 +501,7 @@ def test_a_user_without_the_verb_does_not_write(store, tmp_path):
                 call()
         with pytest.raises(redis.exceptions.NoPermissionError):
             writes.get("t:a")
-        # Neither does a transaction tell what there is.
+        # A transaction does not reveal whether the key exists, either.
         for hidden in ["t:a", "absent:a"]:
             with writes.pipeline(transaction=True) as multi:
                 multi.set("t:a", "3").get(hidden)

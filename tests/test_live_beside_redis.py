@@ -1,4 +1,4 @@
-"""Random commands on a live table and on redis-server: the answers are the same."""
+"""Random commands on a live table and on redis-server give equal answers."""
 
 import time
 
@@ -39,9 +39,9 @@ def random_command(rng):
 
 
 def random_expiries(rng, key, text):
-    """Commands on expiry. Moments are past or far: none comes while the test runs."""
+    """Commands on expiry. Moments are far in the past or future, so none passes during the test."""
     now_s = int(time.time())
-    # No two times from now are so near each other that GT and LT depend on milliseconds.
+    # Durations differ enough that GT and LT do not depend on milliseconds.
     far_s = rng.randrange(10_000, 10**8)
     seconds = str(rng.choice([0, -1, far_s, far_s, 2**62, "x", "1.5"]))
     moment_s = rng.choice([1, now_s - 10, now_s + 1000, now_s + 2000, 2**62, 0, -5])
@@ -72,5 +72,5 @@ def random_expiries(rng, key, text):
     ]
 
 
-def test_answers_are_those_of_redis(live, real):
+def test_answers_equal_those_of_redis(live, real):
     compare(live.client(decode_responses=True), real, 5000, random_command)

@@ -1,4 +1,5 @@
-"""Live tables on a full disk, or where no file can be opened: writes pass again by themselves."""
+"""Live tables on a full disk, or without file descriptors: writes succeed again without a
+restart."""
 
 import http.client
 import json
@@ -23,7 +24,7 @@ def writes_pass(client):
         return False
 
 
-def test_writes_refused_for_want_of_space_cost_nothing_and_pass_again(small_disk):
+def test_writes_refused_on_a_full_disk_cost_nothing_and_succeed_again(small_disk):
     store = Store(small_disk / "store")
     store.run("create", "kv")
     filler = small_disk / "filler"
@@ -47,7 +48,7 @@ def test_writes_refused_for_want_of_space_cost_nothing_and_pass_again(small_disk
     assert store.run("verify", "kv").code == 0
 
 
-def test_a_log_does_not_fill_a_disk_that_has_room_for_what_it_holds(small_disk):
+def test_a_log_does_not_fill_a_disk_with_space_for_its_records(small_disk):
     store = Store(small_disk / "store")
     store.run("create", "kv")
     with store.serve() as server:
@@ -58,7 +59,7 @@ def test_a_log_does_not_fill_a_disk_that_has_room_for_what_it_holds(small_disk):
 
 
 @pytest.mark.parametrize("durability", ["sync", "20ms"])
-def test_writes_refused_for_want_of_open_files_pass_again(store, tmp_path, durability):
+def test_writes_refused_for_lack_of_open_files_succeed_again(store, tmp_path, durability):
     (tmp_path / "token").write_text(TOKEN)
     store.run("create", "kv", "--durability", durability)
     with store.serve("--admin-token-file", tmp_path / "token") as server:
@@ -75,14 +76,14 @@ def test_writes_refused_for_want_of_open_files_pass_again(store, tmp_path, durab
         assert compact()[0] == 200
         limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
-        # The log goes on in a new file.
+        # The log needs a new file.
         for _ in range(20):
             with pytest.raises(redis.ResponseError, match="ulimit -n"):
                 client.set("kv:2", "two")
         assert client.get("kv:1") == b"one"
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
         wait_for(lambda: writes_pass(client), "writes pass")
-        # Nor can memory be written.
+        # A flush needs a file, too.
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
         status, seen = compact()
         assert status != 200 and "Too many open files" in json.dumps(seen), seen
@@ -93,7 +94,7 @@ def test_writes_refused_for_want_of_open_files_pass_again(store, tmp_path, durab
     assert store.run("verify", "kv").code == 0
 
 
-def test_a_table_on_a_full_disk_is_not_ready_though_small_writes_pass(small_disk):
+def test_a_table_on_a_full_disk_is_not_ready_even_if_small_writes_succeed(small_disk):
     store = Store(small_disk / "store")
     store.run("create", "kv")
     filler = small_disk / "filler"

@@ -1,4 +1,4 @@
-"""Files of a live table's log that somebody cut or removed."""
+"""Truncated or removed files of a live table's log."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def note(store):
 
 @pytest.fixture
 def killed(store):
-    """A live table with 500 synced writes in its log, whose server was killed."""
+    """A live table with 500 synced writes in its log. Its server was killed."""
     store.run("create", "kv")
     server = store.serve()
     client = server.client()
@@ -30,16 +30,16 @@ def killed(store):
     return store
 
 
-def check_told(store, words):
+def check_reported(store, words):
     for command in (["verify", "kv"], ["get", "kv", "7"], ["compact", "kv"]):
         message = store.refuse(*command)
         assert "has lost its end" in message and words in message, message
         assert f"remove {note(store)}" in message, message
 
 
-def test_a_newest_log_file_that_was_removed_is_told_of(killed):
+def test_a_removed_log_file_is_reported(killed):
     log_files(killed)[-1].unlink()
-    check_told(killed, "is missing")
+    check_reported(killed, "is missing")
     # A server serves its other tables.
     with killed.serve() as server:
         with pytest.raises(redis.ResponseError, match="no table 'kv'"):
@@ -53,9 +53,9 @@ def test_a_newest_log_file_that_was_removed_is_told_of(killed):
 
 
 @pytest.mark.parametrize("kept", [0, 30, 61, 4096, 5000, 15_000])
-def test_a_log_file_that_was_cut_is_told_of(killed, kept):
+def test_a_truncated_log_file_is_reported(killed, kept):
     os.truncate(log_files(killed)[-1], kept)
-    check_told(killed, "1.log")
+    check_reported(killed, "1.log")
     note(killed).unlink()
     killed.run("verify", "kv")
     assert "xxx" not in killed.run("get", "kv", "499").out
@@ -69,7 +69,7 @@ def test_a_whole_log_is_read(killed):
 
 @pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("kept", [0, 100, 4096, None])
-def test_a_log_that_is_cut_while_it_is_written_acknowledges_no_more(store, durability, kept):
+def test_a_log_that_is_truncated_under_writes_acknowledges_no_more(store, durability, kept):
     store.run("create", "kv", "--durability", durability)
     server = store.serve()
     client = server.client()
@@ -83,9 +83,9 @@ def test_a_log_that_is_cut_while_it_is_written_acknowledges_no_more(store, durab
     with pytest.raises(redis.ResponseError, match="1.log.*(cut short|removed)"):
         for number in range(200 if durability == "sync" else 1_000_000):
             client.set(f"kv:after-{number}", "y" * 30)
-            assert durability != "sync", "acknowledged, and not kept"
+            assert durability != "sync", "acknowledged, but not stored"
     assert client.get("kv:7") == b"x" * 30
     server.stop(signal.SIGKILL)
-    # What came after the last sync is not known to have been there.
+    # It is unknown whether writes after the last sync were stored.
     seen = store.run("verify", "kv", code=1 if durability == "sync" else None)
     assert seen.code == 0 or "has lost its end" in seen.err

@@ -1,4 +1,4 @@
-"""What live tables cost a server that nobody writes to, and that are written to all together."""
+"""The memory of live tables that are idle, and of many tables under writes."""
 
 import ctypes
 
@@ -6,7 +6,7 @@ import pytest
 from harness import wait_for
 
 TABLES = 100
-# prctl(2): whether the kernel gives out huge pages; what a process starts has its setting.
+# prctl(2): whether the kernel uses huge pages. Child processes inherit the setting.
 PR_SET_THP_DISABLE = 41
 
 
@@ -17,9 +17,8 @@ def status(process, *names):
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept_aside(monkeypatch):
-    """Neither does the allocator keep memory that was given back, nor the kernel give out 2 MB for
-    the first byte of them."""
+def return_memory_at_once(monkeypatch):
+    """Makes the allocator return freed memory at once, and the kernel allocate no huge pages."""
     monkeypatch.setenv("MIMALLOC_PURGE_DELAY", "0")
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     assert prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0, ctypes.get_errno()
@@ -27,7 +26,7 @@ def nothing_kept_aside(monkeypatch):
     assert prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0, ctypes.get_errno()
 
 
-def test_idle_tables_have_no_threads_and_take_little_memory(store):
+def test_idle_tables_use_no_threads_and_little_memory(store):
     store.run("create", "t0")
     with store.serve() as server:
         before = status(server.process, "RssAnon", "Threads")
@@ -38,16 +37,16 @@ def test_idle_tables_have_no_threads_and_take_little_memory(store):
         wait_for(lambda: answers(client, f"t{TABLES - 1}"), "all tables")
         assert all(client.get(f"t{number}:k") is None for number in range(TABLES))
         after = status(server.process, "RssAnon", "Threads")
-    # Threads that were started by what is found at the start end within seconds; there is none.
+    # Startup work may start threads that end within seconds. Here there is none.
     assert after[1] <= before[1] + 2
     assert after[0] - before[0] <= TABLES * 20, (before, after)
 
 
-def test_many_tables_together_keep_to_live_memory(store):
+def test_many_tables_together_stay_within_the_memory_budget(store):
     tables = [f"t{number}" for number in range(40)]
     for table in tables:
         store.run("create", table, "--durability", "os", "--partitions", "16")
-    # 160 MB of values, most of which would lie in the buffers of 640 partitions.
+    # 160 MB of values. Without the limit, most would be in memtables of 640 partitions.
     with store.serve("--memory", "16M") as server:
         client = server.client()
         wait_for(lambda: answers(client, tables[-1]), "the tables")
@@ -61,8 +60,8 @@ def test_many_tables_together_keep_to_live_memory(store):
                         pipe.set(f"{table}:{turn}-{number}", value)
                 pipe.execute()
             most = max(most, status(server.process, "RssAnon")[0] - before)
-        # The budget, the indexes of some thousand runs, and what flushes, merges and requests under
-        # way need: while all tables merge at about one time it comes to 72 MB.
+        # The budget, the indexes of some thousand runs, and flushes, merges and requests under way.
+        # With all tables merging at about the same time, this is 72 MB.
         assert most <= 96 * 1024, f"{most} KB"
         assert client.get(f"{tables[3]}:0-39") == value.encode()
 

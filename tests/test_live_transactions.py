@@ -33,7 +33,7 @@ def test_transactions(live):
 
 
 def test_counters_of_many_clients_by_compare_and_set_all_count(live):
-    """Each reads a value with its version, and sets it where the version is still that one."""
+    """Each client reads a value with its version, and sets it if the version is unchanged."""
 
     def add(client, key):
         while True:
@@ -69,7 +69,8 @@ def test_counters_of_many_clients_by_compare_and_set_all_count(live):
 
 
 def test_watched_counters_of_many_clients_all_count(live):
-    """As redis-py's documentation uses WATCH: read, then write where nobody did meanwhile."""
+    """Like redis-py's documentation of WATCH: read, then write if no other client wrote
+    meanwhile."""
 
     def add(client):
         with client.pipeline() as pipe:
@@ -98,7 +99,7 @@ def test_watched_counters_of_many_clients_all_count(live):
     assert client.mget("kv:{w}n", "kv:{w}last") == ["200", "200"]
 
 
-def test_an_error_in_a_transaction_leaves_the_other_commands(live):
+def test_an_error_in_a_transaction_does_not_affect_other_commands(live):
     client = live.client(decode_responses=True)
     with client.pipeline(transaction=True) as multi:
         multi.set("kv:{u}a", 1).execute_command("KV.DELTA", "kv:{u}a", 1)
@@ -109,7 +110,7 @@ def test_an_error_in_a_transaction_leaves_the_other_commands(live):
     assert "kind of deltas" in errors[1] and "0 bytes" in errors[2] and "wrong number" in errors[3]
     assert (out[0], out[4], out[5]) == (True, True, 100)
     assert client.mget("kv:{u}a", "kv:{u}b", "kv:{u}d") == ["1", None, "4"]
-    # Numbers of several partitions: one that is none, and nothing is written.
+    # Numbers of several partitions. One is invalid, so nothing is written.
     pairs = {f"count:{i}": i for i in range(50)} | {"count:x": "many"}
     refused(lambda: client.mset(pairs), "not an integer")
     assert client.exists(*pairs) == 0
@@ -134,7 +135,7 @@ def test_redis_py_pipelines_and_transactions(live, protocol):
         assert multi.execute() == [True, 2, "xy", -1, True, False, 70, True, None]
 
 
-def test_what_is_appended_in_a_transaction_is_written_by_itself(live):
+def test_appends_in_a_transaction_do_not_rewrite_the_value(live):
     live.store.run("create", "joined", "--delta", "append")
     client = live.client()
     wait_for(lambda: is_served(client, "joined"), "the new table")
@@ -153,7 +154,7 @@ def test_what_is_appended_in_a_transaction_is_written_by_itself(live):
         lengths = multi.execute()
     assert lengths[-1] == (4 << 20) + 10_000
     assert log_bytes() - before < 1 << 20
-    # What was set there is written once, with what was appended.
+    # A value that the transaction sets is written once, with all appends.
     with client.pipeline(transaction=True) as multi:
         multi.set("text:short", "a")
         for _ in range(1000):
@@ -162,10 +163,10 @@ def test_what_is_appended_in_a_transaction_is_written_by_itself(live):
     assert client.get("text:short") == b"a" + b"b" * 1000
 
 
-def test_a_deletion_of_all_keys_counts_for_watched_keys_that_were_there(live):
+def test_a_deletion_of_all_keys_changes_watched_keys_that_existed(live):
     client = live.client()
-    for key, is_changed in (("kv:here", True), ("kv:absent", False)):
-        client.set("kv:here", "1")
+    for key, is_changed in (("kv:present", True), ("kv:absent", False)):
+        client.set("kv:present", "1")
         with client.pipeline() as pipe:
             pipe.watch(key)
             client.execute_command("FLUSHDB", "kv")

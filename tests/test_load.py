@@ -1,4 +1,4 @@
-"""forebay load: live tables filled by ingestion, served or not, whatever happens meanwhile."""
+"""`forebay load`: loads into live tables, served or not, even if a process dies."""
 
 import os
 import random
@@ -34,7 +34,7 @@ def words(table, path, *more):
 
 @pytest.fixture(params=[["--partitions", "5"], ["--order", "ordered", "--boundary", "k01"]])
 def made(request, store):
-    """A store with a live table `t` of either order."""
+    """A store with a live table `t`, hashed or ordered."""
     store.run("create", "t", *request.param, "--durability", "os")
     return store
 
@@ -43,12 +43,12 @@ def only_value(client, sample=500):
     """The value that all keys have, or None."""
     chosen = [f"t:{key}" for key in random.sample(keys(), sample)]
     values = set(client.mget(chosen))
-    assert len(values) == 1, f"seed {SEED}: a part of a load: {values}"
+    assert len(values) == 1, f"seed {SEED}: a load is partly visible: {values}"
     return values.pop()
 
 
 def is_served(server):
-    """The loader may have had the table open when the server looked for it."""
+    """Whether the table is served. The loader may still have it open."""
     try:
         return server.client().exists("t:k000000")
     except redis.ResponseError:
@@ -63,7 +63,7 @@ def leftovers(store):
     return sorted(str(path) for path in (store.path / "tables" / "t").rglob("load-*"))
 
 
-def test_a_table_that_nobody_serves(made, tmp_path):
+def test_a_table_without_a_server(made, tmp_path):
     report = made.json(*words("t", write(tmp_path / "a.csv", "one")))
     seconds = report.pop("seconds")
     assert seconds > 0 and report == {
@@ -86,7 +86,7 @@ def test_a_table_that_nobody_serves(made, tmp_path):
     made.run("verify", "t")
 
 
-def test_reads_and_writes_go_on_while_a_load_is_added(made, tmp_path):
+def test_reads_and_writes_continue_while_a_load_is_added(made, tmp_path):
     random.seed(SEED)
     made.run(*words("t", write(tmp_path / "a.csv", "old")))
     path = write(tmp_path / "b.csv", "loaded")
@@ -153,13 +153,13 @@ def test_deltas_and_changes_through_the_server(store, tmp_path):
         assert client.mget("count:a", "count:b") == ["20", "2"]
         store.run("load", "people", people, "--key", "{id}")
         assert client.hgetall("people:2") == {"name": "Bob", "age": "8"}
-        what = tmp_path / "what.csv"
-        what.write_text("id,name,age,what\n1,,,delete\n2,Bo,9,update\n")
-        store.run("load", "people", what, "--key", "{id}", "--op", "what")
+        changes = tmp_path / "what.csv"
+        changes.write_text("id,name,age,what\n1,,,delete\n2,Bo,9,update\n")
+        store.run("load", "people", changes, "--key", "{id}", "--op", "what")
         assert client.hgetall("people:1") == {} and client.hget("people:2", "age") == "9"
 
 
-def test_what_cannot_be_loaded_is_refused(store, source, tmp_path):
+def test_impossible_loads_are_refused(store, source, tmp_path):
     store.push("batch", source(10))
     store.run("create", "t")
     path = write(tmp_path / "a.csv", "x", 10)
@@ -174,8 +174,9 @@ def test_what_cannot_be_loaded_is_refused(store, source, tmp_path):
     assert leftovers(store) == []
 
 
-def test_a_late_row_that_is_no_number_is_a_bad_row(store, tmp_path):
-    """Beyond the first rows, by which types are guessed, as among them where the type is given."""
+def test_a_late_row_without_a_number_is_a_bad_row(store, tmp_path):
+    """The bad row comes after the rows from which types are inferred. A given type gives the same
+    result."""
     store.run("create", "t", "--delta", "i64")
     path = write(tmp_path / "counts.csv", 7, 300_000)
     with path.open("a") as file:
@@ -187,7 +188,7 @@ def test_a_late_row_that_is_no_number_is_a_bad_row(store, tmp_path):
     assert "many" in store.refuse(*words("t", path))
 
 
-def test_numbers_are_read_as_the_table_has_them(store, tmp_path):
+def test_numbers_are_read_with_the_tables_type(store, tmp_path):
     for kind, wanted in [("i64", ["1", "123", "-5"]), ("f64", ["1", "123", "-5"])]:
         store.run("create", kind, "--delta", kind, "--durability", "os")
         (tmp_path / "a.csv").write_text("id,n\na,1.0\nb,00123\nc,-5\n")
@@ -199,7 +200,7 @@ def test_numbers_are_read_as_the_table_has_them(store, tmp_path):
             assert store.run("get", kind, "a", "b", "c").out.split() == wanted
 
 
-def test_bytes_are_what_the_text_has(store, tmp_path):
+def test_bytes_keep_the_text_of_numbers(store, tmp_path):
     store.run("create", "b", "--durability", "os")
     texts = ["1.10", "2.50", "1e5", "-0.0"]
     lines = [f"{number},{text}" for number, text in enumerate(texts)]
@@ -209,12 +210,12 @@ def test_bytes_are_what_the_text_has(store, tmp_path):
     for name in ("a.csv", "a.jsonl"):
         store.json("load", "b", str(tmp_path / name), "--key", "{id}")
         assert store.run("get", "b", "0", "1", "2", "3").out.split() == texts
-    # Whoever says what it is gets that.
+    # A given type overrides the text.
     store.json("load", "b", str(tmp_path / "a.csv"), "--key", "{id}", "--column", "v:float64")
     assert store.run("get", "b", "0", "1").out.split() == ["1.1", "2.5"]
 
 
-def test_an_option_that_would_be_passed_over_is_refused(store, tmp_path):
+def test_an_option_without_effect_is_refused(store, tmp_path):
     store.run("create", "t", "--delta", "append")
     store.run("create", "rows", "--value", "row", "--column", "what:text")
     path = tmp_path / "a.csv"
@@ -231,7 +232,7 @@ def test_an_option_that_would_be_passed_over_is_refused(store, tmp_path):
     assert store.run("get", "t", "a").out == "12\n"
 
 
-def test_a_column_of_operations_that_no_row_has_is_refused_before_reading(store, tmp_path):
+def test_a_missing_column_of_operations_is_refused_before_reading(store, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id":"a","v":1}\n')
     store.run("create", "t", "--delta", "i64")
@@ -266,7 +267,7 @@ def kill_at_random(process, longest):
     process.send_signal(signal.SIGKILL)
 
 
-def test_a_killed_loader_leaves_all_or_nothing(made, tmp_path):
+def test_a_killed_load_adds_all_or_nothing(made, tmp_path):
     random.seed(SEED)
     made.run(*words("t", write(tmp_path / "a.csv", "0")))
     began = time.monotonic()
@@ -282,7 +283,7 @@ def test_a_killed_loader_leaves_all_or_nothing(made, tmp_path):
             done = made.finish(loader).code == 0
             now = server or made.serve()
             if served:
-                # What the server took, it adds; what it did not, it never will.
+                # The server adds accepted loads, and never adds others.
                 wait_for(lambda: not offers(made), "the offer is settled")
             found = only_value(now.client())
             new = f"{served}{number}".encode()
@@ -295,7 +296,7 @@ def test_a_killed_loader_leaves_all_or_nothing(made, tmp_path):
             assert server.stop() == 0
 
 
-def test_a_killed_server_does_not_keep_a_load_from_its_end(made, tmp_path):
+def test_a_load_ends_though_its_server_is_killed(made, tmp_path):
     random.seed(SEED)
     made.run(*words("t", write(tmp_path / "a.csv", "0")))
     with made.serve():
@@ -308,7 +309,7 @@ def test_a_killed_server_does_not_keep_a_load_from_its_end(made, tmp_path):
         loader = made.start(*words("t", path))
         kill_at_random(server.process, 1.1 * longest)
         server.stop()
-        # Every other time a new server and the loader are after the table together.
+        # In every other round, a new server and the loader want to open the table.
         server = made.serve() if number % 2 else None
         result = made.finish(loader)
         assert result.code == 0, f"seed {SEED}: {result.err}"
@@ -319,7 +320,7 @@ def test_a_killed_server_does_not_keep_a_load_from_its_end(made, tmp_path):
         assert leftovers(made) == []
 
 
-def test_a_process_that_takes_no_loads(store, tmp_path):
+def test_a_load_is_refused_while_another_process_holds_the_table(store, tmp_path):
     store.run("create", "t")
     path = write(tmp_path / "a.csv", "x", 10)
     script = (
@@ -353,7 +354,7 @@ def test_a_full_disk(small_disk, tmp_path):
         assert only_value(server.client()) == b"new"
 
 
-def test_lists_take_the_only_column_that_is_left(store, tmp_path):
+def test_lists_use_the_only_remaining_column(store, tmp_path):
     store.run("create", "t", "--value", "list", "--item", "int16", "--durability", "os")
     (tmp_path / "rows.jsonl").write_text('{"id":"a","tags":[1,2]}\n{"id":"b","tags":[]}\n')
     (tmp_path / "rows.csv").write_text('id,tags\nc,"[3]"\n')
@@ -364,7 +365,7 @@ def test_lists_take_the_only_column_that_is_left(store, tmp_path):
     assert "say by --value COLUMN which" in store.refuse(*words("t", tmp_path / "more.csv"))
 
 
-def test_a_load_of_inserts_does_not_say_that_all_keys_were_written(store, tmp_path):
+def test_a_load_of_inserts_reports_that_keys_keep_their_values(store, tmp_path):
     store.run("create", "t", "--ttl", "never")
     for value, kept in (("old", "old"), ("new", "old")):
         path = write(tmp_path / f"{value}.csv", value, count=3)

@@ -1,4 +1,4 @@
-"""A push keeps to its memory, however large the input is."""
+"""A push stays within its memory budget, however large the input is."""
 
 import time
 from pathlib import Path
@@ -25,7 +25,7 @@ def large(tmp_path):
 
 
 def own_memory(pid):
-    """Bytes of memory that are the process's own: not files mapped from the system's cache."""
+    """Bytes of the process's own memory, without mapped files."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -34,7 +34,7 @@ def own_memory(pid):
 
 
 def push(store, *words):
-    """Pushes with --json; also the most bytes that the command had."""
+    """Pushes with --json. Also returns the greatest memory use of the command."""
     process = store.start("push", "t", *words, "--json")
     most = 0
     while process.poll() is None:
@@ -46,18 +46,18 @@ def push(store, *words):
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
-def test_twenty_times_the_budget(store, large, order):
+def test_a_push_of_twenty_times_the_budget(store, large, order):
     pushed, most = push(store, *large, "--key", "{id}", "--memory", "8M", "--order", order)
     assert pushed["rows"] == 160_000
-    # The budget is the records'; the program, its threads and the Parquet readers come on top.
+    # The budget is for records. The program, its threads and the Parquet readers use more.
     assert 0 < most < 112 * MIB, f"{most / MIB:.0f} MiB"
     assert store.json("verify", "t")["rows"] == 160_000
 
 
 def large_values(path, length, count, page_values=None, **options):
-    """One row group of values that all differ and pack well.
+    """One row group of values that all differ and compress well.
 
-    Its pages have `page_values`, or else 20 MB at most.
+    Each page has `page_values`, by default 20 MB at most.
     """
     texts = pa.array([f"{number:06} " * (length // 7) for number in range(count)])
     table = pa.table({"id": range(count), "text": texts})
@@ -70,7 +70,7 @@ def large_values(path, length, count, page_values=None, **options):
 def check_large_values(store, path, length, count):
     pushed, most = push(store, path, "--key", "{id}", "--memory", "64M")
     assert pushed["rows"] == count
-    # On top come the program, a page of the file, and some copies of the value at hand.
+    # The program, a page of the file and some copies of the current value use more.
     assert 0 < most < 180 * MIB + 6 * length, f"{most / MIB:.0f} MiB"
     last = store.json("get", "t", str(count - 1))[0]
     assert last["text"] == f"{count - 1:06} " * (length // 7)

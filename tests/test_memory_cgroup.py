@@ -1,4 +1,5 @@
-"""A push keeps to `--memory` where the system ends what takes more: in a memory cgroup."""
+"""A push stays within `--memory` in a memory cgroup, where the system kills a process that uses
+more."""
 
 import os
 import random
@@ -12,9 +13,9 @@ import pytest
 
 MIB = 1 << 20
 BUDGET = 256 * MIB
-# The program, its threads and the values at hand come on top of the budget.
-BESIDE = 96 * MIB
-# Bytes of values and of a file of them: more than the budget holds beside the sort's own.
+# The program, its threads and the current values use memory beyond the budget.
+EXTRA = 96 * MIB
+# Bytes of a value and of a file of values. Each file exceeds the budget.
 FILES = [(16 * MIB, 300 * MIB), (MIB, 300 * MIB), (1000, 300 * MIB), (10, 100 * MIB)]
 
 
@@ -64,7 +65,7 @@ def values(length, count, rng):
 
 
 def write(path, length, file_bytes, rng):
-    """A Parquet file, of row groups of 100 MiB at most; returns its rows."""
+    """Writes a Parquet file with row groups of at most 100 MiB, and returns its number of rows."""
     group = min(100 * MIB // (length + 8), 1 << 20)
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
     options = {"compression": "zstd", "use_dictionary": False}
@@ -82,10 +83,10 @@ def write(path, length, file_bytes, rng):
 @pytest.mark.parametrize("length, file_bytes", FILES)
 def test_values_of_any_size_in_a_memory_cgroup(store, tmp_path, length, file_bytes):
     path = tmp_path / "values.parquet"
-    with memory_group(BUDGET + BESIDE) as group:
+    with memory_group(BUDGET + EXTRA) as group:
         count = write(path, length, file_bytes, random.Random(length))
         words = ["--key", "{id}", "--memory", BUDGET, "--threads", 2]
-        # The system ends the command if it takes more.
+        # The system kills the command if it uses more.
         result = store.run("push", "t", path, *words, "--json", preexec_fn=group.enter)
         # The file's pages in the system's cache count, up to the limit.
         print(f"values of {length} bytes: at most {group.most() / MIB:.0f} MiB")

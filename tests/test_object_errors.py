@@ -1,4 +1,4 @@
-"""What is wrong with a bucket, its credentials or the way to it is named once, and soon."""
+"""Problems with a bucket, its credentials or its endpoint are reported once, and soon."""
 
 import json
 import time
@@ -7,13 +7,14 @@ import pytest
 from object_store import Proxy
 from web import HttpServer
 
-# Nothing that stays wrong is tried for as long as an outage (150 s); what may pass, for 15 s.
+# A permanent error is not retried for as long as an outage (150 s). A possibly temporary one is
+# retried for 15 s.
 SOON_S = 40
 
 
 @pytest.fixture
 def seen(remote, source):
-    """Runs a command with other variables, which fails, and gives its message."""
+    """Runs a command with other variables. It must fail, and its message is returned."""
     environment, path = remote.environment(), source(10)
 
     def run(*words, code=1, **changed):
@@ -34,42 +35,42 @@ def seen(remote, source):
 
 
 @pytest.mark.parametrize("command", ["push", "tables", "swap"])
-def test_a_bucket_that_is_not_there(seen, command):
+def test_a_missing_bucket(seen, command):
     words = {"push": (), "tables": ("tables",), "swap": ("swap", "people", 1)}[command]
     message = seen(*words, FOREBAY_STORE="s3://bukcet/stores/x")
     assert message.count("no bucket of that name") == 1 and "typo" in message, message
 
 
-def test_a_key_that_the_store_does_not_know(seen):
+def test_an_unknown_access_key(seen):
     message = seen(AWS_ACCESS_KEY_ID="somebody")
     assert message.count("InvalidAccessKeyId") == 1 and "AWS_ACCESS_KEY_ID" in message
 
 
-def test_a_secret_that_is_not_that_of_the_key(seen):
+def test_a_wrong_secret_key(seen):
     message = seen(AWS_SECRET_ACCESS_KEY="other")
     assert message.count("SignatureDoesNotMatch") == 1 and "AWS_SECRET_ACCESS_KEY" in message
 
 
 @pytest.mark.parametrize("allowed", [None, "false"])
-def test_an_endpoint_without_tls_that_nobody_allowed(seen, allowed):
+def test_an_endpoint_without_tls_must_be_allowed(seen, allowed):
     message = seen(AWS_ALLOW_HTTP=allowed, code=2)
     assert message.count("AWS_ALLOW_HTTP=true") == 1, message
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "localhost", "", "http://a:99999", "ftp://a"])
-def test_an_endpoint_that_is_no_address(seen, address):
+def test_an_invalid_endpoint_address(seen, address):
     message = seen(AWS_ENDPOINT_URL=address, code=2)
     assert f"AWS_ENDPOINT_URL is {json.dumps(address)}, which is no address" in message, message
 
 
-def test_keys_that_no_request_can_have(seen):
+def test_keys_and_regions_with_invalid_characters(seen):
     message = seen(AWS_ACCESS_KEY_ID="key\n", code=2)
     assert "AWS_ACCESS_KEY_ID has a line break in it" in message, message
     message = seen(AWS_REGION="us east 1", code=2)
     assert "AWS_REGION has a space in it" in message, message
 
 
-def test_a_work_directory_that_cannot_be_used(remote, seen, source, tmp_path):
+def test_an_unusable_work_directory(remote, seen, source, tmp_path):
     remote.push("others", source(10))
     file = tmp_path / "file"
     file.write_text("")
@@ -77,18 +78,18 @@ def test_a_work_directory_that_cannot_be_used(remote, seen, source, tmp_path):
     assert f"in the work directory {file}" in message and "--work-dir" in message, message
 
 
-def test_an_endpoint_that_does_not_answer(seen):
+def test_an_unreachable_endpoint(seen):
     message = seen(AWS_ENDPOINT_URL="http://127.0.0.1:9")
     assert message.count("refused") == 1 and "AWS_ENDPOINT_URL" in message, message
 
 
-def test_an_endpoint_that_has_no_tls(seen, remote):
+def test_an_https_endpoint_without_tls(seen, remote):
     plain = remote.environment()["AWS_ENDPOINT_URL"]
     message = seen(AWS_ENDPOINT_URL=plain.replace("http://", "https://"))
     assert message.count("answers without TLS") == 1, message
 
 
-def test_a_host_that_there_is_none_of(seen):
+def test_an_unknown_host(seen):
     message = seen(AWS_ENDPOINT_URL="http://nowhere.invalid:9000")
     assert "nowhere.invalid" in message and "AWS_ENDPOINT_URL" in message, message
 
@@ -116,7 +117,7 @@ class Refusing(HttpServer):
 
 
 @pytest.mark.parametrize("code", ANSWERS)
-def test_other_answers_of_a_store(seen, code):
+def test_other_errors_of_a_store(seen, code):
     status, more, words = ANSWERS[code]
     store = Refusing(status, code, more)
     try:
@@ -126,7 +127,7 @@ def test_other_answers_of_a_store(seen, code):
     assert message.count(words) == 1, message
 
 
-def test_a_node_says_it_once_in_its_log(remote, node, source):
+def test_a_node_logs_the_error_once(remote, node, source):
     remote.push("people", source(10))
     environment = {**remote.environment(), "AWS_SECRET_ACCESS_KEY": "other"}
     remote.environment = lambda: environment

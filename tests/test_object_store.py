@@ -1,4 +1,4 @@
-"""Stores in a real S3 server: every command, two at once, kills, and a store that misbehaves."""
+"""Stores in a real S3 server: every command, two at once, kills, and a faulty store."""
 
 import json
 import random
@@ -20,7 +20,7 @@ def words(table, path, *more):
 
 
 def wide(path, rows=5, seed=1):
-    """A file of `rows` rows of 8 MiB that no compression helps with."""
+    """A file of `rows` rows of 8 MiB that do not compress."""
     chance = random.Random(seed)
     values = [chance.randbytes(8 * MIB) for _ in range(rows)]
     table = pa.table({"id": range(rows), "wide": pa.array(values, pa.binary())})
@@ -53,7 +53,7 @@ def test_every_command_works_as_on_a_directory(remote, source, tmp_path):
     assert remote.json("tables") == []
 
 
-def test_the_gate_compares_with_what_serves_there(remote, source):
+def test_the_gate_compares_with_the_serving_version(remote, source):
     remote.push("people", source(1000))
     held = remote.push("people", source(100), code=3)
     assert held["version"] == 2 and held["swapped"] is False
@@ -70,20 +70,20 @@ def test_changes_on_top_and_their_merge(remote, source, tmp_path):
     assert remote.json("get", "people", "995", "5") == [person(995, 5), person(5)]
 
 
-def test_old_versions_and_their_runs_go(remote, source):
+def test_old_versions_and_their_runs_are_removed(remote, source):
     for version in range(1, 5):
         remote.push("people", source(100, version=version), args=["--keep", "2"])
     assert remote.versions("people") == [3, 4]
     assert len(remote.keys("tables/people/runs")) == 2
 
 
-def test_what_has_no_place_there_is_refused(remote):
+def test_live_tables_and_plain_servers_are_refused_on_object_storage(remote):
     assert "directory" in remote.refuse("create", "counters")
     assert "--cache" in remote.refuse("serve")
     assert "no forebay store" in remote.refuse("tables")
 
 
-def test_a_push_that_fails_leaves_nothing_visible(remote, source, tmp_path):
+def test_a_failed_push_leaves_nothing_visible(remote, source, tmp_path):
     bad = tmp_path / "bad.csv"
     bad.write_text("id,v\n1,a\n1,b\n")
     remote.run(*words("people", bad), code=1)
@@ -92,7 +92,7 @@ def test_a_push_that_fails_leaves_nothing_visible(remote, source, tmp_path):
 
 
 def receipts(store, table):
-    """The parts that the place of work knows to be sent: (object's name, part number)."""
+    """The parts that the work directory records as sent: (object's name, part number)."""
     found = set()
     for path in (store.work / "tables" / table / "uploads").glob("*.json"):
         parts = json.loads(path.read_text())["parts"]
@@ -105,10 +105,10 @@ def short(part):
     return part[0].rsplit("/", 1)[1], part[1]
 
 
-def test_a_push_killed_while_it_sends_is_gone_on_with(remote, proxy, tmp_path):
+def test_a_push_continues_the_uploads_of_a_killed_one(remote, proxy, tmp_path):
     path = wide(tmp_path / "wide.parquet", rows=8)
     store = remote.through(proxy.url)
-    # Three parts go through, the others hang until the kill.
+    # Three parts pass, and the others hang until the kill.
     gate = threading.Semaphore(3)
     proxy.before = lambda exchange: exchange.part and gate.acquire() and None
     process = store.start(*words("wide", path))
@@ -116,7 +116,7 @@ def test_a_push_killed_while_it_sends_is_gone_on_with(remote, proxy, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     sent = receipts(store, "wide")
-    # The three parts may be all those of one file, which is there then.
+    # The three parts may complete a file, which then exists.
     assert remote.unfinished_uploads() or remote.keys("tables/wide/runs")
     assert remote.json("tables") == []
     proxy.before = lambda exchange: None
@@ -137,7 +137,7 @@ def test_a_push_killed_while_it_sends_is_gone_on_with(remote, proxy, tmp_path):
     assert remote.unfinished_uploads() == [] and remote.keys("tables/wide/uploads") == []
 
 
-def test_other_data_after_a_kill_gives_the_old_upload_up(remote, proxy, tmp_path):
+def test_a_push_of_other_data_abandons_the_old_upload(remote, proxy, tmp_path):
     store = remote.through(proxy.url)
     gate = threading.Semaphore(2)
     proxy.before = lambda exchange: exchange.part and gate.acquire(timeout=20) and None
@@ -149,13 +149,13 @@ def test_other_data_after_a_kill_gives_the_old_upload_up(remote, proxy, tmp_path
     for _ in range(9):
         gate.release()
     wait_for(remote.unfinished_uploads, "the store lists the upload")
-    # From another machine, which has to wait for the dead one's lock to run out.
+    # Another machine has to wait until the dead one's lock expires.
     other = remote.through(remote.server.url, "elsewhere")
     started = time.monotonic()
     assert other.push("wide", wide(tmp_path / "b.parquet", rows=4, seed=2))["version"] == 1
     assert time.monotonic() - started > 5
     assert remote.unfinished_uploads() == [] and remote.keys("tables/wide/uploads") == []
-    # And the first machine with yet other data: its journal is of no use, and does no harm.
+    # The first machine pushes other data again. Its journal does not apply, and does no harm.
     third = store.push("wide", wide(tmp_path / "c.parquet", rows=3, seed=3), args=["--force"])
     assert third["version"] == 2
     for version in (1, 2):
@@ -194,7 +194,7 @@ def test_a_merge_outlasts_an_outage_as_a_push_does(remote, proxy, tmp_path):
     remote.run("verify", "wide")
 
 
-def test_the_gate_asks_for_many_pages_at_once(remote, proxy, source):
+def test_the_gate_reads_many_pages_at_once(remote, proxy, source):
     rows = 120_000
     remote.push("people", source(rows, version=1), args=["--partitions", "2"])
     store, lock, now = remote.through(proxy.url), threading.Lock(), [0, 0]
@@ -249,7 +249,7 @@ def pointer_puts(exchange):
     return exchange.method == "PUT" and exchange.path.partition("?")[0].endswith("/current")
 
 
-def test_a_pointer_that_somebody_else_changed(remote, proxy, source):
+def test_a_pointer_that_another_process_changed_is_not_overwritten(remote, proxy, source):
     for version in (1, 2):
         remote.push("people", source(50, version=version))
     store, name = remote.through(proxy.url), "tables/people/current"
@@ -262,14 +262,14 @@ def test_a_pointer_that_somebody_else_changed(remote, proxy, source):
     proxy.before = meddle
     message = store.refuse("swap", "people", 1)
     assert "somebody else changed it" in message and "run this command again" in message
-    assert remote.read(name) == kept + b"x", "what somebody else wrote was overwritten"
+    assert remote.read(name) == kept + b"x", "the other write was overwritten"
     proxy.before = lambda exchange: None
     assert "damaged" in store.refuse("swap", "people", 1)
     remote.write(name, kept)
     assert store.json("swap", "people", 1)["version"] == 1
 
 
-def test_a_store_that_says_no_after_it_has_done_it(remote, proxy, source):
+def test_an_error_after_a_write_that_succeeded(remote, proxy, source):
     for version in (1, 2):
         remote.push("people", source(50, version=version))
     store, failed = remote.through(proxy.url), []
@@ -285,7 +285,7 @@ def test_a_store_that_says_no_after_it_has_done_it(remote, proxy, source):
     assert failed == [200] and remote.json("tables")[0]["serving"] == 1
 
 
-def test_a_store_that_is_slow_and_answers_5xx(remote, proxy, source):
+def test_a_slow_store_that_answers_5xx(remote, proxy, source):
     store, chance = remote.through(proxy.url), random.Random(5)
 
     def trouble(exchange):
@@ -304,8 +304,8 @@ def is_run(exchange):
     return exchange.method == "GET" and ".run" in exchange.path
 
 
-@pytest.mark.parametrize("what", ["cut", "garbage"])
-def test_bodies_that_are_cut_or_changed(remote, proxy, source, what):
+@pytest.mark.parametrize("damage", ["cut", "garbage"])
+def test_truncated_and_changed_bodies(remote, proxy, source, damage):
     remote.push("people", source(2000))
     store = remote.through(proxy.url)
     expected = remote.run("scan", "people").out
@@ -318,7 +318,7 @@ def test_bodies_that_are_cut_or_changed(remote, proxy, source, what):
             body = body[:1000] + bytes([body[1000] ^ 4]) + body[1001:]
         return status, body
 
-    proxy.after = cut if what == "cut" else change
+    proxy.after = cut if damage == "cut" else change
     message = store.refuse("verify", "people")
     assert re.search(r"people|runs/", message)
     result = store.run("scan", "people", code=1)
@@ -327,14 +327,14 @@ def test_bodies_that_are_cut_or_changed(remote, proxy, source, what):
     assert store.run("scan", "people").out == expected
 
 
-def test_a_store_that_is_not_there(remote, source):
+def test_an_unreachable_store(remote, source):
     remote.push("people", source(10))
     nowhere = remote.through("http://127.0.0.1:9", "nowhere")
     message = nowhere.refuse("tables")
     assert "s3://" in message
 
 
-def test_a_run_that_is_lost_keeps_its_version_from_serving(remote, source):
+def test_a_version_with_a_lost_run_does_not_serve(remote, source):
     for version in (1, 2):
         remote.push("people", source(50, version=version))
     lost = next(name for name in remote.keys("tables/people/runs") if "/1-" in name)

@@ -1,5 +1,5 @@
-"""Standard input, directories that give columns, tables of files, damaged pages, and files that are
-not what their names say."""
+"""Standard input, directories that give columns, tables of files, damaged pages, and files with
+misleading names."""
 
 import gzip
 import io
@@ -19,7 +19,7 @@ from harness import BINARY, LIMIT_S, Result
 
 
 def pipe(store, content, *args, environment=()):
-    """Runs a command with something on its standard input."""
+    """Runs a command with content on its standard input."""
     done = subprocess.run(
         [BINARY, *store.words(*map(str, args))],
         input=content,
@@ -31,7 +31,7 @@ def pipe(store, content, *args, environment=()):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl", "arrow", "arrows"])
-def test_every_format_comes_through_standard_input(store, tmp_path, kind):
+def test_every_format_works_on_standard_input(store, tmp_path, kind):
     content = (write(people(), tmp_path / f"people.{kind}")).read_bytes()
     text = ["--format", kind] if kind in ("csv", "jsonl") else []
     seen = pipe(store, content, "push", "people", "-", "--key", "{id}", *text)
@@ -40,7 +40,7 @@ def test_every_format_comes_through_standard_input(store, tmp_path, kind):
     assert store.json("versions", "people")[0]["rows"] == 1000
 
 
-def test_standard_input_that_says_nothing_is_refused(store):
+def test_empty_standard_input_and_a_missing_format_are_refused(store):
     push = ["push", "t", "-", "--key", "{id}"]
     seen = pipe(store, b"", *push, "--format", "csv")
     assert seen.code == 1 and "standard input: it is empty" in seen.err
@@ -48,7 +48,7 @@ def test_standard_input_that_says_nothing_is_refused(store):
     assert seen.code == 1 and "give --format" in seen.err and "'id,n'" in seen.err
 
 
-def test_a_full_disk_under_standard_input_is_told(store, small_disk, tmp_path):
+def test_a_full_disk_under_standard_input_is_reported(store, small_disk, tmp_path):
     line = b"1234567,some text that fills the disk\n"
     push = ["push", "t", "-", "--key", "{id}", "--format", "csv"]
     content = b"id,n\n" + line * 300_000
@@ -95,7 +95,7 @@ def test_directories_give_columns(store, tmp_path):
 
 
 def schema_of(store, table):
-    """Names and types of the columns, by what an export of them has."""
+    """The names and types of the columns, from an export."""
     path = store.path / f"{table}.parquet"
     store.run("export", table, "--to", path)
     names = {"int64": "int64", "string": "text", "date32[day]": "date"}
@@ -103,7 +103,7 @@ def schema_of(store, table):
     return [{"name": field.name, "type": names.get(str(field.type))} for field in fields]
 
 
-def test_a_column_of_a_directory_that_the_file_has_too(store, tmp_path):
+def test_a_column_of_both_directory_and_file_must_agree(store, tmp_path):
     for year in [2023, 2024]:
         directory = tmp_path / "t" / f"year={year}"
         directory.mkdir(parents=True)
@@ -117,12 +117,12 @@ def test_a_column_of_a_directory_that_the_file_has_too(store, tmp_path):
     write(pa.table({"id": [1, 2], "year": pa.array([2025, 2026], pa.int16())}), wrong / "a.parquet")
     message = store.refuse("push", "t", tmp_path / "t", "--key", "{id}")
     assert "the directory year=2025 does not agree with the column 'year'" in message
-    assert "--column" not in message, "no type of the column would help"
+    assert "--column" not in message, "the advice would not help"
     pushed = store.push("t", tmp_path / "t", args=["--bad-rows", "skip", "--force"])
     assert (pushed["rows"], pushed["rejected"]) == (5, 1)
 
 
-def test_tables_of_files_are_never_read_file_by_file(store, tmp_path):
+def test_table_formats_are_never_read_file_by_file(store, tmp_path):
     for mark in ["_delta_log/0.json", "metadata/v1.metadata.json", ".hoodie/hoodie.properties"]:
         root = tmp_path / mark.split("/")[0].strip("._") / "table"
         data = root / "data" / "day=1"
@@ -151,7 +151,7 @@ def test_a_directory_called_metadata_is_no_table(store, tmp_path):
     assert store.push("t", tmp_path / "d", args=["--force"])["rows"] == 4
 
 
-def test_files_that_are_not_what_their_names_say(store, tmp_path):
+def test_files_with_misleading_names_are_refused(store, tmp_path):
     parquet = (write(people(5), tmp_path / "ok.parquet")).read_bytes()
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as made:
@@ -179,7 +179,7 @@ def test_files_that_are_not_what_their_names_say(store, tmp_path):
 KINDS = ["parquet", "csv", "tsv", "jsonl", "arrow", "pcap", "csv.gz", "jsonl.zst"]
 
 
-def test_content_tells_where_names_do_not(store, tmp_path):
+def test_content_gives_the_format_if_the_name_does_not(store, tmp_path):
     for kind in ["parquet", "arrow", "arrows"]:
         path = write(people(20), tmp_path / f"x.{kind}")
         path.rename(tmp_path / "part-00000")
@@ -191,7 +191,7 @@ def test_content_tells_where_names_do_not(store, tmp_path):
     assert store.push("packed", tmp_path / "a.csv", args=["--force"])["rows"] == 2
 
 
-def test_what_spark_and_hadoop_leave_is_passed_over(store, tmp_path):
+def test_helper_files_of_spark_and_hadoop_are_ignored(store, tmp_path):
     root = tmp_path / "out"
     (root / "_temporary" / "0").mkdir(parents=True)
     write(people(7), root / "part-0.snappy.parquet")
@@ -202,7 +202,7 @@ def test_what_spark_and_hadoop_leave_is_passed_over(store, tmp_path):
         assert store.push("t", source, args=["--force"])["rows"] == 7
 
 
-def test_a_mistyped_name_is_answered_with_the_one_there(store, tmp_path):
+def test_a_mistyped_name_is_answered_with_a_similar_one(store, tmp_path):
     (tmp_path / "daily").mkdir()
     write(people(1), tmp_path / "daily" / "people.parquet")
     for wrong in ["daily/poeple.parquet", "daily/people.parqet"]:
@@ -215,7 +215,7 @@ def test_a_mistyped_name_is_answered_with_the_one_there(store, tmp_path):
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip", "brotli", "lz4"])
-def test_no_flip_in_a_page_becomes_another_value(store, tmp_path, version, compression):
+def test_a_flipped_bit_in_a_page_gives_no_other_value(store, tmp_path, version, compression):
     rows = 400
     table = pa.table(
         {
@@ -263,7 +263,7 @@ def test_no_flip_in_a_page_becomes_another_value(store, tmp_path, version, compr
 
 
 def test_intervals_of_parquet_keep_their_months(store, tmp_path):
-    # Parquet has one kind of interval, with months, days and milliseconds; the decoder gives parts.
+    # Parquet has one kind of interval: months, days and milliseconds. The decoder returns parts.
     duckdb = pytest.importorskip("duckdb")
     source = tmp_path / "intervals.parquet"
     columns = "interval '14 months' c, [interval '3 years', null] l"
@@ -282,7 +282,7 @@ def test_intervals_of_parquet_keep_their_months(store, tmp_path):
     assert second == {"id": 2, "c": None, "l": None, "s": None}
 
 
-def test_names_stand_once_in_maps_and_structs(store, tmp_path):
+def test_duplicate_names_in_maps_and_structs_are_refused(store, tmp_path):
     source = tmp_path / "maps.jsonl"
     source.write_text('{"id":1,"m":{"a":1,"b":2}}\n{"id":2,"m":{"a":1,"a":2}}\n')
     seen = store.run("push", "t", source, "--key", "{id}", "--column", "m:map(text,int8)", code=1)
@@ -293,21 +293,21 @@ def test_names_stand_once_in_maps_and_structs(store, tmp_path):
     assert "two columns are named 's.x'" in seen.err, seen.err
 
 
-def test_a_zero_in_a_small_text_is_one(store, tmp_path):
+def test_a_zero_byte_in_a_text_is_kept(store, tmp_path):
     source = tmp_path / "zero.csv"
     source.write_bytes(b"id,a\n1,x\0y\n")
     assert store.run("push", "t", source, "--key", "{id}").code == 0
     assert store.json("get", "t", "1") == [{"id": 1, "a": "x\0y"}]
 
 
-def test_json_that_only_nests_too_deep_is_told_so(store, tmp_path):
+def test_json_that_nests_too_deep_is_refused_with_the_reason(store, tmp_path):
     source = tmp_path / "deep.jsonl"
     source.write_text('{"id":1,"a":' + "[" * 100 + "]" * 100 + "}\n")
     seen = store.run("push", "t", source, "--key", "{id}", code=1)
     assert "line 1: its values nest deeper than 32" in seen.err, seen.err
 
 
-def test_a_pipe_in_a_directory_is_not_passed_over(store, tmp_path):
+def test_a_pipe_in_a_directory_is_refused(store, tmp_path):
     days = tmp_path / "days"
     (days / "day=1").mkdir(parents=True)
     os.mkfifo(days / "day=1" / "b.csv")
@@ -321,7 +321,7 @@ def test_a_pipe_in_a_directory_is_not_passed_over(store, tmp_path):
     assert store.push("t", days)["rows"] == 2
 
 
-def test_a_range_index_of_pandas_is_said_not_to_be_stored(store, tmp_path):
+def test_a_pandas_range_index_is_reported_as_not_stored(store, tmp_path):
     frame = pd.DataFrame({"x": [7, 8, 9]}, index=pd.RangeIndex(3, name="id"))
     path = tmp_path / "ranged.parquet"
     frame.to_parquet(path)
@@ -361,7 +361,7 @@ def test_names_with_control_characters_are_kept_and_not_proposed(store, tmp_path
     assert r"--column 'it'\''s:text'" in message, message
 
 
-def test_a_store_that_cannot_be_written_to_is_said_with_what_to_do(store, tmp_path, source):
+def test_an_unwritable_store_is_refused_with_advice(store, tmp_path, source):
     store.push("t", source())
     file = tmp_path / "file"
     file.touch()
@@ -383,14 +383,14 @@ def test_a_store_that_cannot_be_written_to_is_said_with_what_to_do(store, tmp_pa
         ("s.json", b'{"a":1,"b":"\\ud800"}\n', "s.json: line 1: "),
     ],
 )
-def test_text_that_would_be_lost_is_refused(store, tmp_path, name, content, expected):
+def test_text_that_parsing_would_lose_is_refused(store, tmp_path, name, content, expected):
     path = tmp_path / name
     path.write_bytes(content)
     refused = store.run("push", "t", path, "--key", "{a}", "--bad-rows", "skip", code=1)
     assert expected in refused.err
 
 
-def test_stray_returns_cost_no_other_row(store, tmp_path):
+def test_stray_carriage_returns_cost_no_other_row(store, tmp_path):
     path = tmp_path / "p.csv"
     path.write_bytes(b"a,b\n\r\r\n\r3,4\n5,6\n\r\r\n7,8\n")
     bad = tmp_path / "bad.jsonl"

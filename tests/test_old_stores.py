@@ -1,6 +1,6 @@
-"""Stores of earlier formats, kept as they were written, are read and go on.
+"""Stores of earlier formats are read, and stay writable.
 
-images/store-version-1.tar.gz was made by the last program that wrote manifests of format 1:
+images/store-version-1.tar.gz holds the files of the last program that wrote manifests of format 1:
 
     hashed   three partitions, one push
     ordered  three partitions, rows of seven birds, then a push onto it: two updates, one delete
@@ -38,7 +38,7 @@ def formats(store, table, name):
     return json.loads(path.read_text().rsplit("xxh3", 1)[0])
 
 
-def test_versions_of_format_1_are_read_checked_and_built_upon(old, tmp_path):
+def test_versions_of_format_1_can_be_read_verified_and_changed(old, tmp_path):
     hashed = rows(old, "hashed")
     assert {int(key): row["wingspan"] for key, row in hashed.items()} == WINGSPANS
     ordered = rows(old, "ordered")
@@ -64,7 +64,7 @@ def test_versions_of_format_1_are_read_checked_and_built_upon(old, tmp_path):
     old.run("verify", "hashed")
 
 
-def test_live_tables_of_format_1_are_served_and_go_on(old):
+def test_live_tables_of_format_1_are_served_and_written(old):
     assert formats(old, "notes", "live")["forebay_live"] == 1
     with old.serve() as server:
         r = server.client()
@@ -76,7 +76,7 @@ def test_live_tables_of_format_1_are_served_and_go_on(old):
             None,
             b"3",
         ]
-        assert formats(old, "counts", "live")["forebay_live"] == 3, "converted when it was opened"
+        assert formats(old, "counts", "live")["forebay_live"] == 3, "the open converted the table"
         r.incrby("counts:k1", 4)
         r.set("notes:beta", "two")
     changes = old.path / "more.csv"

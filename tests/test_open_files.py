@@ -1,4 +1,4 @@
-"""The limit of open files: a crowd of clients does not keep tables from writing theirs."""
+"""The limit of open files: a crowd of clients does not keep tables from opening their files."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ def limited(limit):
 
 
 class LimitedServer(Server):
-    """A server that may have few files open."""
+    """A server with a low limit of open files."""
 
     def __init__(self, store, limit, *args):
         start = store.start
@@ -31,7 +31,7 @@ class LimitedServer(Server):
 
 
 def connect(server):
-    """A connection, and what the server says unasked: nothing when it was let in."""
+    """A connection and its first answer. A refused client gets an error."""
     client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
     client.sendall(b"PING\r\n")
     return client, client.recv(100)
@@ -47,13 +47,13 @@ def ask(server, path, method="GET", token=None):
 
 
 @pytest.mark.parametrize("limit", [56, 60])
-def test_a_limit_that_is_too_low_is_said_at_the_start(store, limit):
+def test_a_too_low_limit_of_open_files_is_reported_at_the_start(store, limit):
     store.run("create", "kv")
     with pytest.raises(Failed, match=f"limit of open files is {limit}.*ulimit -n"):
         LimitedServer(store, limit, "--threads", "2")
 
 
-def test_a_crowd_of_clients_does_not_keep_a_table_from_its_files(store, tmp_path):
+def test_many_clients_leave_enough_files_for_a_table(store, tmp_path):
     store.run("create", "kv")
     token = tmp_path / "token"
     token.write_text("0123456789abcdef0123456789abcdef")
@@ -78,10 +78,10 @@ def test_a_crowd_of_clients_does_not_keep_a_table_from_its_files(store, tmp_path
         assert json.loads(ask(server, "/ready"))["ready"]
         for client in clients:
             client.close()
-        wait_for(lambda: connect(server)[1] == b"+PONG\r\n", "let in again")
+        wait_for(lambda: connect(server)[1] == b"+PONG\r\n", "a new client is accepted")
 
 
-def test_more_partitions_than_files_refuse_writes_and_nothing_else(store):
+def test_more_partitions_than_files_refuse_only_writes(store):
     tables = [f"t{number}" for number in range(12)]
     for table in tables:
         store.run("create", table, "--partitions", "16", "--durability", "os")
@@ -107,20 +107,20 @@ def test_more_partitions_than_files_refuse_writes_and_nothing_else(store):
         wait_for(lambda: is_served(server.client(), tables[-1]), "the tables")
         write(server.client())
         assert any("open" in why and "files" in why for why in refusals), refusals
-        # Others are let in, and told how it is.
+        # New clients are accepted, and reads work.
         assert connect(server)[1] == b"+PONG\r\n"
         assert server.client().get("t0:0-0") == b"x" * 100
 
-        def says_why():
+        def has_reason():
             try:
                 ask(server, "/ready/tables")
             except urllib.error.HTTPError as unready:
                 return unready.code == 503 and "open" in unready.read().decode()
-            # A flush that was tried again may have come through between two refusals.
+            # A repeated flush may have succeeded between two refusals.
             write(server.client())
             return False
 
-        wait_for(says_why, "/ready/tables says why")
+        wait_for(has_reason, "/ready/tables gives the reason")
     with store.serve() as server:
         client = server.client()
         wait_for(lambda: all(is_served(client, table) for table in tables), "the tables")

@@ -1,4 +1,4 @@
-"""docs/reference/openapi.json beside the routes of the server, and beside what a server answers."""
+"""docs/reference/openapi.json agrees with the server's routes and with its answers."""
 
 import json
 import re
@@ -13,7 +13,7 @@ VALUES = {"table": "people", "key": "1", "id": "c1", "step": "hold", "file": "f.
 
 
 def resolved(part):
-    """A part of the document, or what it refers to."""
+    """A part of the document, with references resolved."""
     while "$ref" in part:
         found = DOCUMENT
         for name in part["$ref"].removeprefix("#/").split("/"):
@@ -22,27 +22,29 @@ def resolved(part):
     return part
 
 
-def test_it_has_the_routes_of_the_server_and_no_others():
+def test_the_document_has_exactly_the_routes_of_the_server():
     routes = set()
     for part in ROUTES.split(".route(")[1:]:
         route = part.split("\n}")[0]
         path, names = re.search(r'"([^"]+)"', route)[1], re.findall(r"\b(get|post|delete)\(", route)
-        # An empty key has a route of its own.
+        # An empty key has its own route.
         path = path.replace("{*key}", "{key}")
         path = f"{path}{{key}}" if path.endswith("/rows/") else path
         assert names, route
         routes |= {(path, name) for name in names}
-    documented = {(path, name) for path, ways in DOCUMENT["paths"].items() for name in ways}
+    documented = {
+        (path, name) for path, operations in DOCUMENT["paths"].items() for name in operations
+    }
     assert routes == documented
 
 
-def test_a_server_answers_as_it_says(served):
-    for path, ways in DOCUMENT["paths"].items():
-        for method, way in ways.items():
-            check(f"http://127.0.0.1:{served.http}{path.format(**VALUES)}", method, way)
+def test_a_server_answers_as_documented(served):
+    for path, operations in DOCUMENT["paths"].items():
+        for method, operation in operations.items():
+            check(f"http://127.0.0.1:{served.http}{path.format(**VALUES)}", method, operation)
 
 
-def check(url, method, way):
+def check(url, method, operation):
     body = b"{}" if method == "post" else None
     request = urllib.request.Request(url, body, method=method.upper())
     try:
@@ -50,8 +52,8 @@ def check(url, method, way):
             status, content = answer.status, answer.read()
     except urllib.error.HTTPError as error:
         status, content = error.code, error.read()
-    assert str(status) in way["responses"], (url, method, status, content)
-    answers = resolved(way["responses"][str(status)]).get("content", {})
+    assert str(status) in operation["responses"], (url, method, status, content)
+    answers = resolved(operation["responses"][str(status)]).get("content", {})
     schema = resolved(answers.get("application/json", {}).get("schema", {}))
     if "required" in schema:
         assert set(schema["required"]) <= json.loads(content).keys(), (url, content)

@@ -21,12 +21,12 @@ def layouts(rng):
         yield types.pair(t, t, rng, rng.randrange(1, 5))[0]
 
 
-def test_arrays_give_back_what_they_were_built_from():
+def test_arrays_return_the_values_that_they_were_built_from():
     rng = random.Random(SEED)
     for t in layouts(rng):
         values = [None, *edges.nested(t, t, rng)[:30], None]
         array = arrays.build(values, t)
-        # Not in full: it refuses dates with a time of day, which files have all the same.
+        # Not validate(full=True): it refuses dates with a time of day, which files may have.
         array.validate()
         again = arrays.read(array)
         assert arrays.canonical(again) == arrays.canonical(values), f"seed {SEED}: {t}"
@@ -72,7 +72,7 @@ def test_arrays_give_back_what_they_were_built_from():
         ({"a": 1}, pa.struct({"a": INT32}), pa.struct({"b": F64, "a": F64}), {"b": None, "a": 1.0}),
     ],
 )
-def test_answers_that_the_document_gives(value, a, b, wanted):
+def test_conversions_in_the_document(value, a, b, wanted):
     outcome = convert.convert(value, a, b)
     if isinstance(wanted, tuple):
         assert outcome.kind == wanted[0]
@@ -101,7 +101,7 @@ def test_answers_that_the_document_gives(value, a, b, wanted):
         (5, pa.timestamp("s"), pa.timestamp("s", "UTC"), "utc", (5, 1)),
     ],
 )
-def test_answers_with_a_loss(value, a, b, how, wanted):
+def test_conversions_with_a_loss(value, a, b, how, wanted):
     outcome = convert.convert(value, a, b, how)
     if wanted == BAD:
         assert outcome.kind == "bad"

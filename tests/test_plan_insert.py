@@ -1,4 +1,4 @@
-"""`forebay plan insert` as scripts and operators use it: JSON in and out, drawings, refusals."""
+"""`forebay plan insert` for scripts and operators: JSON in and out, drawings, refusals."""
 
 import json
 import random
@@ -33,7 +33,7 @@ def loads(request, dest):
 
 
 @pytest.mark.parametrize("mode", ["paper", "fast", "polish"])
-def test_the_reported_cost_is_that_of_the_destinations(store, tmp_path, mode):
+def test_the_reported_cost_matches_the_destinations(store, tmp_path, mode):
     request = instance(7, 90)
     more = ["--seconds", "0.2"] if mode == "polish" else []
     path = written(tmp_path / "in.json", request)
@@ -50,7 +50,7 @@ def test_the_reported_cost_is_that_of_the_destinations(store, tmp_path, mode):
     assert not store.path.exists(), "planning touched a store"
 
 
-def test_fast_plans_repeat_and_beat_the_papers(store, tmp_path):
+def test_fast_plans_are_repeatable_and_cheaper_than_the_papers(store, tmp_path):
     path = written(tmp_path / "in.json", instance(10, 300))
     fast, again = (store.json("plan", "insert", "--input", path) for _ in range(2))
     assert fast == again
@@ -71,7 +71,7 @@ def test_plans_are_drawn(store, tmp_path, machines):
     assert drawing.stat().st_size < 2_000_000
 
 
-def test_a_drawing_replaces_a_file_as_an_export_does(store, tmp_path):
+def test_a_drawing_replaces_a_file_like_an_export(store, tmp_path):
     path = written(tmp_path / "in.json", instance(3, 20))
     drawing, link = tmp_path / "plan.svg", tmp_path / "link.svg"
     drawing.write_text("before")
@@ -85,7 +85,7 @@ def test_a_drawing_replaces_a_file_as_an_export_does(store, tmp_path):
     assert "give a file's name" in message and str(tmp_path) in message
 
 
-def test_drawings_that_cannot_all_be_written_replace_nothing(store, tmp_path):
+def test_a_drawing_that_cannot_be_written_replaces_no_file(store, tmp_path):
     request = instance(3, 20)
     homes = [[part["h"] for part in request["partitions"]]]
     request["regions"] = [{"name": "west", "machines": 3, "homes": homes}]
@@ -99,7 +99,7 @@ def test_drawings_that_cannot_all_be_written_replace_nothing(store, tmp_path):
 
 
 @pytest.mark.parametrize("planner", ["insert", "place", "replicas"])
-def test_drawings_go_to_files_of_their_own(store, tmp_path, planner):
+def test_drawings_need_a_separate_svg_file(store, tmp_path, planner):
     request = instance(3, 20)
     if planner != "insert":
         request = {"nodes": 3, "slots": 4, "load": [1, 2, 3], "total": 6}

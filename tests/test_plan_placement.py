@@ -1,4 +1,4 @@
-"""`forebay plan replicas | place | workload`, judged by computations of this file's own."""
+"""`forebay plan replicas | place | workload`, checked by independent computations."""
 
 import itertools
 import json
@@ -11,7 +11,8 @@ SCHEMES = ("base", "coarse", "compact", "balanced", "complete", "smooth", "migra
 
 @pytest.fixture
 def plan(store, tmp_path):
-    """Runs a planner on an input; its JSON, or what it says when it ends with another code."""
+    """Runs a planner on an input. Returns its JSON, or its error if another exit code is
+    expected."""
 
     def run(planner, given, *more, code=0):
         path = tmp_path / "input.json"
@@ -32,7 +33,8 @@ def workload(store):
 
 
 def capacity(placement, load):
-    """By trying every set of nodes: the set that alone holds the most load a node is the limit."""
+    """Tries every set of nodes. The set with the highest load per node that no other node can serve
+    is the limit."""
     nodes = len(placement)
     holders = [0] * len(load)
     for node, held in enumerate(placement):
@@ -45,7 +47,7 @@ def capacity(placement, load):
     return sum(load) / nodes / most
 
 
-def test_workloads_are_those_of_the_papers_table(workload):
+def test_workloads_match_the_papers_table(workload):
     drawn = workload("gamma", 4, "--shape", 5)
     assert drawn["distribution"] == "gamma" and drawn["shape"] == 5 and drawn["seed"] == 3
     assert sum(drawn["load"]) == drawn["requests"] == 30_000
@@ -55,7 +57,7 @@ def test_workloads_are_those_of_the_papers_table(workload):
     assert workload("gamma", 4) == drawn
 
 
-def test_every_scheme_places_and_tells_its_capacity(plan, workload):
+def test_every_scheme_places_and_reports_its_capacity(plan, workload):
     for distribution in ("uniform", "beta", "normal", "powerlaw", "gamma", "zipf"):
         load = workload(distribution, 128)["load"]
         given = {"name": distribution, "nodes": 8, "slots": 32, "load": load}
@@ -89,7 +91,7 @@ def test_every_scheme_places_and_tells_its_capacity(plan, workload):
                 assert sum(step["do"] == "copy" for step in steps) == placed["copies_to_ship"]
 
 
-def test_replicas_of_both_objectives(plan):
+def test_replica_counts_for_both_objectives(plan):
     given = {"nodes": 16, "load": [142, 14882, 14827, 149], "total": 16}
     l1 = plan("replicas", given, "--objective", "l1")
     assert l1["R"] == [1, 7, 7, 1]
@@ -100,7 +102,7 @@ def test_replicas_of_both_objectives(plan):
     assert minmax["R"] == [1, 5, 5, 1] and abs(minmax["objective"] - 14882 / 5) < 1e-9
 
 
-def test_a_lost_node_and_a_drained_one(plan):
+def test_partitions_move_from_a_lost_and_a_drained_node(plan):
     load = [10 + partition for partition in range(24)]
     given = {"nodes": 6, "slots": 15, "load": load, "min": 2, "zones": ["a", "b", "c"] * 2}
     given["bytes"] = [1000 + partition for partition in range(24)]
@@ -156,12 +158,12 @@ RIGHT = {"nodes": 2, "slots": 2, "load": [1, 2, 3]}
         ({"predicted": [1]}, "predicted"),
     ],
 )
-def test_input_that_cannot_be_placed_is_refused_by_its_path(plan, change, path):
-    said = plan("place", RIGHT | change, code=1)
-    assert path in said, said
+def test_invalid_input_is_refused_with_its_path(plan, change, path):
+    error = plan("place", RIGHT | change, code=1)
+    assert path in error, error
 
 
-def test_not_a_number_is_refused_where_it_stands(plan):
+def test_not_a_number_is_refused_with_its_path(plan):
     assert "load[1]" in plan("place", '{"nodes": 2, "slots": 2, "load": [1, NaN]}', code=1)
     assert "load[1]" in plan("place", '{"nodes": 2, "slots": 2, "load": [1, 1e999]}', code=1)
     assert "current" in plan("place", RIGHT, "--scheme", "migrate", code=1)

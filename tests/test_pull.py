@@ -1,4 +1,4 @@
-"""Nodes that pull what serves in a real S3 server: swaps under readers, kills, outages."""
+"""Nodes that pull versions from a real S3 server: swaps under readers, kills, outages."""
 
 import os
 import random
@@ -36,7 +36,7 @@ def test_a_node_pulls_serves_and_swaps_within_a_second(remote, node, source):
         for words, version in [(["rollback", "people"], "1"), (["swap", "people", 2], "2")] * 2:
             remote.run(*words)
             took.append(wait_for(lambda v=version: server.value("people:7", "v1") == v, words))
-        # On a busy machine it may take longer at times.
+        # On a busy machine some swaps take longer.
         assert min(took) < 1.2, took
         remote.run("rollback", "people")
         wait_for(lambda: server.value("people:7", "v1") == "1", "the rollback")
@@ -53,23 +53,21 @@ def test_a_node_pulls_serves_and_swaps_within_a_second(remote, node, source):
     wait_for(lambda: server.value("people:7", "v1") is None, "the drop")
 
 
-def test_objects_and_files_that_are_no_tables_keep_no_table_from_being_served(
-    remote, node, source, tmp_path
-):
+def test_objects_and_files_that_are_no_tables_do_not_block_tables(remote, node, source, tmp_path):
     remote.push("people", source(500, version=1))
     remote.write("tables/README", b"mine")
     remote.write("tables/.DS_Store", b"mine")
     assert [info["table"] for info in remote.json("tables")] == ["people"]
     server = node()
     wait_for(lambda: server.value("people:7", "v1") == "1", "version 1")
-    wait_for(lambda: server.ask("/ready")[0] == 200, "all is well")
+    wait_for(lambda: server.ask("/ready")[0] == 200, "the node is ready")
     (server.cache / "tables" / "README").write_text("mine")
     remote.push("people", source(500, version=2))
     wait_for(lambda: server.value("people:7", "v1") == "2", "version 2")
     assert server.ask("/ready")[0] == 200
 
 
-def test_the_cache_alone_serves_while_the_store_is_down(remote, node, source):
+def test_the_cache_serves_while_the_store_is_down(remote, node, source):
     remote.push("people", source(500, version=1))
     server = node()
     wait_for(lambda: server.value("people:7", "v1") == "1", "version 1")
@@ -80,7 +78,7 @@ def test_the_cache_alone_serves_while_the_store_is_down(remote, node, source):
         assert server.stop() == 0
         again = node()
         assert again.value("people:9", "v1") == "1"
-        wait_for(lambda: again.pulls()["problem"], "a word about the store")
+        wait_for(lambda: again.pulls()["problem"], "the problem is reported")
         assert again.ask("/ready")[0] == 200 and again.value("people:9", "v1") == "1"
     finally:
         remote.server.start()
@@ -89,14 +87,14 @@ def test_the_cache_alone_serves_while_the_store_is_down(remote, node, source):
     assert again.stop() == 0
 
 
-def test_a_node_without_anything_is_not_ready(remote, node):
+def test_a_node_without_tables_is_not_ready(remote, node):
     server = node(store=remote.through("http://127.0.0.1:9", "nowhere"))
-    wait_for(lambda: server.pulls()["problem"], "a word about the store")
+    wait_for(lambda: server.pulls()["problem"], "the problem is reported")
     status, body = server.ask("/ready")
     assert status == 503 and "not reached" in body
 
 
-def test_a_node_killed_while_it_pulls_goes_on(remote, proxy, node, tmp_path):
+def test_a_node_killed_during_a_pull_continues_it(remote, proxy, node, tmp_path):
     remote.push("wide", wide(tmp_path / "wide.parquet"), args=["--partitions", "1"])
     store = remote.through(proxy.url)
     server = node("--pull-rate", "16M", store=store)
@@ -108,9 +106,9 @@ def test_a_node_killed_while_it_pulls_goes_on(remote, proxy, node, tmp_path):
     since = len(proxy.exchanges)
     again = node(store=store)
     wait_for(lambda: again.pull("wide") and again.pull("wide")["pulled"] == 1, "the pull")
-    # What was noted is all but the ranges under way and those since the last note.
+    # Noted are all ranges except those under way and those since the last note.
     total = -(-6 * 8 // 4) + 2
-    assert len(ranges(proxy, since)) <= total - 4, "what was here was asked for again"
+    assert len(ranges(proxy, since)) <= total - 4, "pulled ranges were requested again"
     wait_for(lambda: again.value("wide:3", "id") == "3", "the table")
     verify = {**os.environ, "FOREBAY_STORE": str(again.cache)}
     assert again.stop() == 0
@@ -144,7 +142,7 @@ def test_a_slow_store_that_answers_5xx(remote, proxy, node, source):
     assert server.stop() == 0
 
 
-def test_pull_as_a_command_and_whose_a_directory_is(remote, source, tmp_path):
+def test_the_pull_command_keeps_to_its_own_directories(remote, source, tmp_path):
     remote.push("people", source(1000, version=1))
     done = remote.json("pull", "people", "--to", tmp_path / "copy")
     assert done["version"] == 1 and done["bytes"] > 10_000
@@ -158,18 +156,20 @@ def test_pull_as_a_command_and_whose_a_directory_is(remote, source, tmp_path):
     other = remote.through(remote.server.url)
     other.environment = lambda: local
     serving = {table["table"]: table["serving"] for table in other.json("tables")}
-    assert serving.get("people") == 1 and serving.get("others") is None, "none without all"
+    assert serving.get("people") == 1 and serving.get("others") is None, (
+        "a pull of several tables changes all or none"
+    )
     done = remote.run(*several, "--to", tmp_path / "copy", "--json").json_lines()
     assert [(one["table"], one["version"]) for one in done] == [("people", 2), ("others", 1)]
     remote.run("rollback", "people")
     assert remote.json("pull", "people", "--to", tmp_path / "copy")["version"] == 1
     other.environment = lambda: local
     assert other.json("verify", "people")["rows"] == 1000
-    own = tmp_path / "own"
-    other.environment = lambda: {**os.environ, "FOREBAY_STORE": str(own)}
+    local_store = tmp_path / "own"
+    other.environment = lambda: {**os.environ, "FOREBAY_STORE": str(local_store)}
     write(people(10), tmp_path / "own.parquet")
     other.push("mine", tmp_path / "own.parquet")
-    assert "of its own" in remote.refuse("pull", "people", "--to", own)
-    assert "of its own" in remote.refuse("serve", "--cache", own)
+    assert "of its own" in remote.refuse("pull", "people", "--to", local_store)
+    assert "of its own" in remote.refuse("serve", "--cache", local_store)
     assert "nothing to pull" in other.refuse("pull", "people", "--to", tmp_path / "x", code=2)
     assert "no table" in remote.refuse("pull", "nobody", "--to", tmp_path / "copy")

@@ -1,4 +1,4 @@
-"""Caches of nodes that are damaged, and versions that come damaged: repaired, never served."""
+"""Damaged caches of nodes and damaged downloads are repaired, and never served."""
 
 import os
 
@@ -10,7 +10,7 @@ from harness import wait_for
 
 
 @pytest.mark.parametrize("how", ["cut", "changed", "removed"])
-def test_a_damaged_cache_is_mended_and_never_served(remote, node, source, how):
+def test_a_damaged_cache_is_repaired_and_never_served(remote, node, source, how):
     remote.push("people", source(5000, version=1), args=["--partitions", "1"])
     server = node()
     wait_for(lambda: server.value("people:7", "v1") == "1", "version 1")
@@ -29,7 +29,7 @@ def test_a_damaged_cache_is_mended_and_never_served(remote, node, source, how):
     assert path.read_bytes() == content
     rows = [again.value(f"people:{i}", "name") for i in range(0, 5000, 50)]
     assert rows == [f"person {i}" for i in range(0, 5000, 50)]
-    # And while it runs: lengths are looked at every few seconds.
+    # A running node checks the lengths every few seconds, too.
     if how == "cut":
         os.truncate(path, 5000)
         wait_for(lambda: again.pull("people")["repaired"] == 2, "the second repair")
@@ -37,7 +37,7 @@ def test_a_damaged_cache_is_mended_and_never_served(remote, node, source, how):
     assert again.stop() == 0
 
 
-def test_what_comes_damaged_does_not_serve(remote, proxy, node, source):
+def test_a_version_with_damaged_downloads_does_not_serve(remote, proxy, node, source):
     remote.push("people", source(5000, version=1))
     server = node(store=remote.through(proxy.url))
     wait_for(lambda: server.value("people:7", "v1") == "1", "version 1")
@@ -49,7 +49,7 @@ def test_what_comes_damaged_does_not_serve(remote, proxy, node, source):
 
     proxy.after = change
     remote.push("people", source(5000, version=2))
-    wait_for(lambda: server.pull("people")["problem"], "a word about the damage")
+    wait_for(lambda: server.pull("people")["problem"], "the damage is reported")
     assert "damaged" in server.pull("people")["problem"]
     assert server.value("people:7", "v1") == "1"
     proxy.after = lambda exchange, status, body: (status, body)
@@ -58,7 +58,7 @@ def test_what_comes_damaged_does_not_serve(remote, proxy, node, source):
 
 
 def sorted_people(rows):
-    """A table in key order, so that it is known which page has what."""
+    """A table in key order, so that the page of each row is known."""
     numbers = range(rows)
     return pa.table({"id": [f"{i:06}" for i in numbers], "name": [f"n{i}" for i in numbers]})
 
@@ -74,7 +74,7 @@ def test_bytes_flipped_under_a_running_node_are_repaired(remote, node, tmp_path)
     (path,) = server.runs("people")
     content = path.read_bytes()
     assert len(content) > 200_000
-    # In place and of the same length, in pages that nobody has read yet.
+    # Written in place with the same length, in pages that no read has touched.
     with path.open("r+b") as file:
         for at in range(len(content) // 4, len(content) * 3 // 4, 1000):
             file.seek(at)
@@ -82,7 +82,7 @@ def test_bytes_flipped_under_a_running_node_are_repaired(remote, node, tmp_path)
     errors, client = [], server.client(decode_responses=True)
 
     def sweep():
-        """Reads all; a value is right, or there is an error."""
+        """Reads all rows, and returns the number of errors. Other values must be correct."""
         failed = 0
         for i in range(0, rows, 97):
             try:
@@ -101,7 +101,7 @@ def test_bytes_flipped_under_a_running_node_are_repaired(remote, node, tmp_path)
     assert server.stop() == 0
 
 
-def test_damage_met_while_the_store_is_down_is_mended_when_it_is_back(remote, node, tmp_path):
+def test_damage_found_during_an_outage_is_repaired_afterwards(remote, node, tmp_path):
     args = ["--partitions", "1", "--order", "ordered"]
     remote.push("people", write(sorted_people(20_000), tmp_path / "p.parquet"), args=args)
     server = node()
@@ -117,10 +117,10 @@ def test_damage_met_while_the_store_is_down_is_mended_when_it_is_back(remote, no
         keys = range(0, 20_000, 10)
         missed = [i for i in keys if server.value(f"people:{i:06}", "name") != f"n{i}"]
         assert missed and len(missed) < 200
-        wait_for(lambda: server.pull("people")["problem"], "a word about it")
+        wait_for(lambda: server.pull("people")["problem"], "the problem is reported")
     finally:
         remote.server.start()
     wait_for(lambda: server.pull("people")["repaired"] == 1, "the repair")
     assert [i for i in missed if server.value(f"people:{i:06}", "name") != f"n{i}"] == []
-    wait_for(lambda: server.pull("people")["problem"] is None, "that it is well")
+    wait_for(lambda: server.pull("people")["problem"] is None, "no problem is reported")
     assert server.stop() == 0

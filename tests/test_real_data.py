@@ -1,4 +1,4 @@
-"""Real data through every format: what is stored is what pyarrow has of the source."""
+"""Real data in every format: the stored values equal those that pyarrow reads from the source."""
 
 import functools
 import itertools
@@ -21,14 +21,14 @@ ROWS, NETWORKS = 20_000, 3_000
 
 
 def sample(table):
-    """About so many rows from all over a table, numbered."""
+    """About ROWS rows, evenly spread over a table, with numbers."""
     rows = table.take(pa.array(range(0, len(table), max(1, len(table) // ROWS))))
     return rows.append_column("id", pa.array(range(len(rows)), pa.int64()))
 
 
 @functools.cache
 def cities():
-    """Networks and what is known of them: nested, with fields that come late."""
+    """Networks with their locations: nested rows whose fields appear late."""
     found = itertools.islice(iter(geolite2.reader()), 0, NETWORKS * 40, 40)
     return [
         {"id": id, "first": int(network[0]), **city} for id, (network, city) in enumerate(found)
@@ -65,12 +65,13 @@ def write(rows, path):
 
 
 def same(a, b):
-    """Whether two columns are the same without a look at each value."""
+    """Whether two columns are equal without a comparison of each value."""
     return a.type == b.type and not pa.types.is_nested(a.type) and a.equals(b)
 
 
 def compare(wanted, held):
-    """Columns of the source and of the table, which may have found another type in text."""
+    """The differences between the source's columns and the table's. The table may have inferred
+    another type from text."""
     problems = [
         f"the column {name} is lost"
         for name in wanted.column_names
@@ -114,7 +115,7 @@ def test_nested_rows(store, tmp_path, suffix):
 
 
 def without_nulls(value):
-    """A value without the fields that are null, as the package has it."""
+    """A value without its null fields, as the package has it."""
     if isinstance(value, dict):
         found = {name: without_nulls(item) for name, item in value.items()}
         return {name: item for name, item in found.items() if item not in (None, {})}

@@ -13,7 +13,7 @@ from web import WebServer
 
 
 class BucketReader(Store):
-    """A store of this machine whose commands find the bucket."""
+    """A local store whose commands reach the bucket."""
 
     def __init__(self, path, endpoint):
         super().__init__(path)
@@ -30,7 +30,7 @@ def reader(s3_server, tmp_path):
 
 @pytest.fixture
 def put(s3_server, tmp_path):
-    """Puts an object below a prefix of the test's own: put(name, content) gives its URL."""
+    """Puts an object below the test's own prefix. put(name, content) returns its URL."""
 
     def put(name, content):
         key = f"sources/{tmp_path.name}/{name}"
@@ -92,7 +92,7 @@ def test_globs_and_directories_of_a_bucket(reader, put, tmp_path):
     assert "did you mean 'part 2.parquet'?" in message
 
 
-def test_only_footer_and_needed_columns_are_asked_for(reader, put, s3_server, tmp_path):
+def test_only_the_footer_and_needed_columns_are_requested(reader, put, s3_server, tmp_path):
     rows = 20_000
     table = pa.table(
         {
@@ -115,7 +115,7 @@ def test_only_footer_and_needed_columns_are_asked_for(reader, put, s3_server, tm
     assert sum(sent) < len(made) / 5
 
 
-def test_requests_of_a_push_go_side_by_side(reader, put, s3_server):
+def test_a_push_sends_requests_in_parallel(reader, put, s3_server):
     """One thread reads ahead while it decodes."""
     rows = 20_000
     text = "".join(f"{i},{'x' * 1000}\n" for i in range(rows))
@@ -143,7 +143,7 @@ def test_requests_of_a_push_go_side_by_side(reader, put, s3_server):
     assert most[0] >= 2
 
 
-def test_columns_of_a_row_group_are_asked_for_together(reader, put, s3_server, tmp_path):
+def test_columns_of_a_row_group_are_requested_together(reader, put, s3_server, tmp_path):
     rows = 2_000
     table = pa.table({f"c{i}": pa.array(range(rows)) for i in range(40)} | {"id": range(rows)})
     url = put("a.parquet", content(table, tmp_path, "parquet", row_group_size=1_000))
@@ -157,7 +157,7 @@ def test_columns_of_a_row_group_are_asked_for_together(reader, put, s3_server, t
     assert len(data) < 12
 
 
-def test_an_object_that_changes_while_it_is_read_ends_the_push(reader, put, s3_server, tmp_path):
+def test_an_object_that_changes_during_a_push_ends_it(reader, put, s3_server, tmp_path):
     url = put("a.parquet", content(people(5000), tmp_path, "parquet", compression="none"))
     other = content(people(5000, version=2), tmp_path, "parquet", compression="none")
     proxy = Proxy(s3_server)
@@ -178,7 +178,7 @@ def test_an_object_that_changes_while_it_is_read_ends_the_push(reader, put, s3_s
     assert "changed while it was read" in message
 
 
-def test_a_bucket_that_fails_at_times_is_asked_again(reader, put, s3_server, tmp_path):
+def test_failed_requests_to_a_bucket_are_retried(reader, put, s3_server, tmp_path):
     url = put("a.parquet", content(people(), tmp_path, "parquet"))
     proxy = Proxy(s3_server)
     seen = []
@@ -195,7 +195,7 @@ def test_a_bucket_that_fails_at_times_is_asked_again(reader, put, s3_server, tmp
         proxy.stop()
 
 
-def test_what_is_no_bucket_or_not_there_is_told(reader, put):
+def test_missing_objects_and_invalid_urls_are_reported(reader, put):
     put("x.csv", b"id\n1\n")
     message = reader.refuse("push", "t", f"s3://{BUCKET}/nothing/here.csv", "--key", "{id}")
     assert "there is no such file or directory" in message
@@ -219,7 +219,7 @@ def test_every_format_is_read_from_a_web_server(store, web, tmp_path, kind, rang
     assert not any(b"secret-token" in manifest for manifest in manifests)
 
 
-def test_a_web_server_is_asked_again_and_believed(store, web, tmp_path):
+def test_requests_to_a_web_server_are_retried_and_its_errors_reported(store, web, tmp_path):
     server = web(fail_first=2)
     server.files["/a.csv"] = content(people(), tmp_path, "csv")
     server.files["/download"] = content(people(), tmp_path, "parquet")
@@ -236,7 +236,7 @@ def test_a_web_server_is_asked_again_and_believed(store, web, tmp_path):
         assert "cannot be listed" in message
 
 
-def test_a_web_server_that_cuts_off_is_found_out(store, web, tmp_path):
+def test_a_truncated_answer_of_a_web_server_is_an_error(store, web, tmp_path):
     server = web(ranges=False, cut=10)
     server.files["/a.csv"] = content(people(), tmp_path, "csv")
     message = store.refuse("push", "x", f"{server.url}/a.csv", "--key", "{id}")

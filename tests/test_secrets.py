@@ -22,30 +22,30 @@ def write_users(path, passwords):
     path.write_text(json.dumps({"users": users}))
 
 
-def test_hang_up_has_users_read_again(store, tmp_path):
+def test_sighup_reloads_users(store, tmp_path):
     store.run("create", "kv")
     users = tmp_path / "users.json"
-    write_users(users, {"old": "one", "stays": "two"})
+    write_users(users, {"old": "one", "kept": "two"})
     with store.serve("--users", users) as server:
         old = server.client(username="old", password="one")
-        stays = server.client(username="stays", password="two")
-        assert old.ping() and stays.ping()
+        kept = server.client(username="kept", password="two")
+        assert old.ping() and kept.ping()
 
         users.write_text("{}")
         server.process.send_signal(signal.SIGHUP)
         wait_for(lambda: "nothing was changed" in server.log.read_text(), "logged")
-        assert old.ping() and stays.ping()
+        assert old.ping() and kept.ping()
 
-        write_users(users, {"new": "three", "stays": "two"})
+        write_users(users, {"new": "three", "kept": "two"})
         server.process.send_signal(signal.SIGHUP)
         wait_for(lambda: "were read again" in server.log.read_text(), "logged")
         with pytest.raises(redis.AuthenticationError):
             old.ping()
-        assert stays.ping()
+        assert kept.ping()
         assert server.client(username="new", password="three").ping()
 
 
-def test_wrong_passwords_are_in_the_log_with_their_address(store, tmp_path):
+def test_wrong_passwords_are_logged_with_their_address(store, tmp_path):
     store.run("create", "kv")
     users = tmp_path / "users.json"
     write_users(users, {"user": "secret"})

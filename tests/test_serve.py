@@ -1,4 +1,4 @@
-"""What `forebay serve` is given on its command line: ports, users, the administrator's token."""
+"""The command line of `forebay serve`: ports, users, the administrator's token."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ def two(store, source):
 
 
 def post(server, path, body, token=None):
-    """Posts JSON and gives status and answer."""
+    """Posts JSON, and returns the status and the answer."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{server.http}{path}", json.dumps(body).encode(), method="POST"
     )
@@ -37,7 +37,7 @@ def post(server, path, body, token=None):
         return error.code, json.loads(error.read())
 
 
-def test_swap_and_rollback_by_http_want_the_token(two, tmp_path):
+def test_swap_and_rollback_by_http_need_the_token(two, tmp_path):
     (tmp_path / "token").write_text(TOKEN + "\n")
     with two.serve("--admin-token-file", tmp_path / "token") as server:
         client = server.client(decode_responses=True)
@@ -52,7 +52,7 @@ def test_swap_and_rollback_by_http_want_the_token(two, tmp_path):
         assert post(server, "/v1/tables/people/swap", {"version": 9}, TOKEN)[0] in (404, 409)
 
 
-def test_users_see_their_tables(two, source, tmp_path):
+def test_users_see_only_their_tables(two, source, tmp_path):
     two.push("secret", source(10))
     password = hashlib.sha256(b"open sesame").hexdigest()
     user = {"name": "shop", "password_sha256": password, "tables": ["people"], "verbs": ["read"]}
@@ -81,7 +81,7 @@ def test_a_taken_port_and_bad_files_are_explained(two, tmp_path):
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_ends_when_told(two, sign):
+def test_a_server_ends_on_a_signal(two, sign):
     server = two.serve()
     client = server.client()
     assert client.ping()
@@ -101,7 +101,7 @@ def test_a_directory_without_a_store_is_not_served(store, tmp_path):
     assert [file.name for file in store.path.iterdir()] == ["letter.txt"]
 
 
-def test_an_empty_store_is_served_until_there_is_something(store, source):
+def test_an_empty_store_is_served_until_its_first_push(store, source):
     with store.serve("--create") as server:
         client = server.client()
         assert client.ping() and client.dbsize() == 0
@@ -109,14 +109,14 @@ def test_an_empty_store_is_served_until_there_is_something(store, source):
         wait_for(lambda: client.dbsize() == 10, "the first push is seen")
 
 
-def test_a_standard_output_that_is_full_does_not_end_it(two, tmp_path):
+def test_a_full_standard_output_does_not_end_a_server(two, tmp_path):
     with open("/dev/full", "wb") as full, (tmp_path / "log").open("wb") as log:
         words = ["serve", "--listen", "127.0.0.1:0", "--http", "off"]
         process = two.start(*words, stdout=full, stderr=log)
     try:
-        # The log says what could not be said.
+        # The log has the line that could not be printed.
         seen = r"standard output cannot be written.* listen=127.0.0.1:(\d+) .*No space left"
-        wait_for(lambda: re.search(seen, (tmp_path / "log").read_text()), "told")
+        wait_for(lambda: re.search(seen, (tmp_path / "log").read_text()), "the line is logged")
         port = int(re.search(seen, (tmp_path / "log").read_text())[1])
         with redis.Redis(port=port, decode_responses=True) as client:
             assert client.hget("people:1", "v1") == "2"

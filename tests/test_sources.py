@@ -1,4 +1,4 @@
-"""Every source format arrives as the same rows; globs and many files are one table."""
+"""Every source format gives the same rows. Globs and many files give one table."""
 
 import datetime
 import decimal
@@ -36,7 +36,7 @@ def test_a_glob_of_many_files_is_one_table(store, tmp_path):
     assert store.push("people", f"{tmp_path}/part-*.parquet", more, args=["--force"])["rows"] == 510
 
 
-def test_the_same_rows_in_any_cut_have_the_same_checksum(store, tmp_path):
+def test_the_same_rows_in_other_files_and_partitions_have_the_same_checksum(store, tmp_path):
     write(people(400), tmp_path / "whole.parquet")
     for part in range(4):
         write(people(100, start=part * 100), tmp_path / f"cut-{part}.parquet")
@@ -45,11 +45,11 @@ def test_the_same_rows_in_any_cut_have_the_same_checksum(store, tmp_path):
     store.push("u", f"{tmp_path}/cut-*.parquet", args=["--order", "ordered", "--partitions", "2"])
     versions = store.json("versions", "t")
     assert versions[0]["checksum"] == versions[1]["checksum"]
-    whole, cut = (store.json("verify", f"t@{v}") for v in (1, 2))
-    assert whole["rows"] == cut["rows"] == 400
+    whole, divided = (store.json("verify", f"t@{v}") for v in (1, 2))
+    assert whole["rows"] == divided["rows"] == 400
 
 
-def test_csv_has_its_ways(store, tmp_path):
+def test_csv_options(store, tmp_path):
     path = tmp_path / "odd.txt"
     path.write_text('1;"a;b";NA\n2;c;\n')
     store.push(
@@ -71,7 +71,7 @@ def test_csv_has_its_ways(store, tmp_path):
     assert second["column_2"] == "c"
 
 
-def test_keys_are_made_of_columns_with_widths(store, tmp_path):
+def test_key_templates_with_columns_and_widths(store, tmp_path):
     zone = datetime.timezone(datetime.timedelta(hours=2))
     table = pa.table(
         {

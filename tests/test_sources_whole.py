@@ -1,4 +1,4 @@
-"""Sources that other readers take for whole, or for something else, are refused with the reason."""
+"""Sources that other readers accept as whole, or misread, are refused with the reason."""
 
 import subprocess
 
@@ -19,7 +19,7 @@ def old_parquet(path, column):
     return path
 
 
-def test_times_of_96_bits_that_nanoseconds_do_not_hold(store, tmp_path):
+def test_times_of_96_bits_beyond_nanoseconds_are_refused(store, tmp_path):
     near = pa.array([0, 1_700_000_000_000_001], pa.timestamp("us"))
     store.push("t", old_parquet(tmp_path / "near.parquet", near))
     assert store.json("get", "t", "2")[0]["at"] == "2023-11-14T22:13:20.000001000"
@@ -34,7 +34,7 @@ def test_times_of_96_bits_that_nanoseconds_do_not_hold(store, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
-def test_two_columns_of_one_name(store, tmp_path, ending):
+def test_two_columns_with_one_name_are_refused(store, tmp_path, ending):
     table = pa.Table.from_arrays([pa.array([1]), pa.array([10]), pa.array([99])], ["id", "p", "p"])
     path = tmp_path / f"join.{ending}"
     if ending == "parquet":
@@ -48,7 +48,7 @@ def test_two_columns_of_one_name(store, tmp_path, ending):
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_arrow_files_with_damaged_lengths_are_refused(store, tmp_path, codec):
-    """Each length would be taken for memory to set aside."""
+    """A reader would allocate memory of each damaged length."""
     table = pa.table({"id": [i // 1000 for i in range(4321)]})
     path = tmp_path / "t.arrow"
     options = pyarrow.ipc.IpcWriteOptions(compression=codec)
@@ -65,7 +65,7 @@ def test_arrow_files_with_damaged_lengths_are_refused(store, tmp_path, codec):
     assert "its footer is damaged or cut off: its length is 2147483647 bytes" in message
 
 
-def test_streams_that_do_not_end_where_the_file_does(store, tmp_path):
+def test_streams_that_are_truncated_or_followed_by_data_are_refused(store, tmp_path):
     table = pa.table({"id": list(range(100))})
     whole = tmp_path / "whole.arrows"
     with pyarrow.ipc.new_stream(whole, table.schema) as stream:
@@ -94,14 +94,14 @@ def test_streams_that_do_not_end_where_the_file_does(store, tmp_path):
         '{"id":2,"s":{"x":1,"x":1}}',
     ],
 )
-def test_what_is_no_json_is_a_bad_row(store, tmp_path, line):
+def test_invalid_json_is_a_bad_row(store, tmp_path, line):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id":1,"a":[1],"s":{"x":1}}\n' + line + "\n")
     message = store.refuse("push", "t", path, "--key", "{id}")
     assert "line 2" in message, message
 
 
-def test_a_file_that_is_written_to_while_it_is_read(store, tmp_path):
+def test_a_file_that_changes_during_a_push_is_refused(store, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("id,v\n1,a\n")
     options = ["--format", "csv", "--key", "{id}", "--create"]
@@ -109,18 +109,18 @@ def test_a_file_that_is_written_to_while_it_is_read(store, tmp_path):
     push = subprocess.Popen(
         [str(word) for word in command], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    # Sources are opened in their order: one that takes more of its input than a pipe holds has
-    # opened the file.
+    # Sources are opened in order. Once the second one accepts more than a pipe holds, the file is
+    # open.
     lines = "".join(f"{number},a\n" for number in range(2, 100_000))
     push.stdin.write(("id,v\n" + lines).encode())
     with path.open("r+b") as file:
         file.seek(-2, 2)
         file.write(b"b\n")
-    _, said = push.communicate()
-    assert push.returncode == 1 and b"was written to while it was read" in said, said
+    _, error = push.communicate()
+    assert push.returncode == 1 and b"was written to while it was read" in error, error
 
 
-def test_what_cannot_be_told_ends_nothing(store, tmp_path):
+def test_a_push_succeeds_with_a_full_standard_error(store, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("id,v\n1,a\n")
     with open("/dev/full", "wb") as full:

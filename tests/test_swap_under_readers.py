@@ -1,4 +1,4 @@
-"""Readers go on while versions come and go: no error, no reply that mixes two versions."""
+"""Reads continue through pushes, swaps and rollbacks: no error, and no reply mixes two versions."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ KEYS = 200
 
 
 def versioned(tmp_path, version):
-    """Rows whose every column says which version they are of."""
+    """Rows whose columns all hold their version."""
     table = pa.table(
         {
             "id": list(range(KEYS)),
@@ -23,7 +23,7 @@ def versioned(tmp_path, version):
 
 
 class Reader(threading.Thread):
-    """Reads all the time and notes every version seen, every mixture and every error."""
+    """Reads in a loop, and records every version, mixture and error."""
 
     def __init__(self, client, read):
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""What commands ask at a terminal, and what they say of others at work."""
+"""Questions of commands at a terminal, and their messages about other commands."""
 
 import os
 import pty
@@ -10,7 +10,7 @@ from harness import wait_for
 
 
 def typed(store, *words, text):
-    """The result of a command at a terminal where this is typed."""
+    """The result of a command at a terminal, with typed text."""
     terminal, end = pty.openpty()
     process = store.start(*words, stdin=end, stderr=end, stdout=subprocess.PIPE)
     os.close(end)
@@ -33,7 +33,7 @@ def versions(store, source):
     return store
 
 
-def test_a_second_rollback_is_asked_for(versions):
+def test_a_second_rollback_asks_for_confirmation(versions):
     versions.run("rollback", "people")
     code, _, output = typed(versions, "rollback", "people", text="no")
     assert code == 1 and "go back from version 3 now" in output
@@ -41,7 +41,7 @@ def test_a_second_rollback_is_asked_for(versions):
     assert code == 0 and "people serves version 2" in out
 
 
-def test_a_drop_wants_the_name(versions):
+def test_a_drop_asks_for_the_name(versions):
     code, _, output = typed(versions, "drop", "people", text="persons")
     assert code == 2 and "nothing was dropped" in output
     code, _, output = typed(versions, "drop", "people", text="people")
@@ -52,9 +52,9 @@ def test_a_drop_wants_the_name(versions):
 def test_a_rollback_reports_a_push_under_way(versions, source):
     words = ["--key", "{id}", "--keep", 9, "--rate", "5K"]
     push = versions.start("push", "people", source(5000, version=5), *words)
-    # Without a lock of its own, which the push would meet.
-    held = f":{(versions.path / 'tables/people/push.lock').stat().st_ino} "
-    wait_for(lambda: held in Path("/proc/locks").read_text(), "the push is at work")
+    # The test takes no lock, because the push would meet it.
+    lock_entry = f":{(versions.path / 'tables/people/push.lock').stat().st_ino} "
+    wait_for(lambda: lock_entry in Path("/proc/locks").read_text(), "the push holds its lock")
     output = versions.run("rollback", "people")
     assert "people serves version 3" in output.out and "is under way" in output.err
     push.kill()

@@ -1,4 +1,4 @@
-"""What `forebay top` and /v1/top show of servers that are busy."""
+"""`forebay top` and /v1/top for busy servers."""
 
 import contextlib
 import hashlib
@@ -14,8 +14,8 @@ TABLE = ["--partitions", 4]
 
 
 @contextlib.contextmanager
-def asking(*jobs):
-    """Does each job again and again meanwhile."""
+def running(*jobs):
+    """Runs each job in a loop meanwhile."""
     over, problems = threading.Event(), []
 
     def work(job):
@@ -58,7 +58,7 @@ def test_a_server_shows_tables_keys_partitions_and_writes(store, source):
         def write():
             writer.set(b"live:\xff", "v")
 
-        with asking(read, write):
+        with running(read, write):
             wait_for(lambda: len(seen(store, *at)["tables"]) == 2, "both tables are seen")
             top = seen(store, *at)
             text = store.run("top", "--once", *at).out
@@ -89,14 +89,14 @@ def page(server, query, login=None):
 
 
 @pytest.mark.parametrize("query", ["for=0s", "for=11s", "for=x", "limit=0", "limit=1001", "a=1"])
-def test_wrong_questions_are_refused(store, query):
+def test_invalid_queries_are_refused(store, query):
     store.run("create", "t")
     with store.serve() as server:
         status, answer = page(server, query)
         assert status == 400 and "from 1ms to 10s" in answer["error"]
 
 
-def test_no_more_than_four_watch_at_a_time(store):
+def test_at_most_four_clients_watch_at_once(store):
     store.run("create", "t")
     with store.serve() as server:
         answers = []
@@ -112,7 +112,7 @@ def test_no_more_than_four_watch_at_a_time(store):
         assert page(server, "for=1ms")[0] == 200
 
 
-def test_users_see_what_they_may_read(store, tmp_path):
+def test_users_see_only_tables_that_they_may_read(store, tmp_path):
     for table in ("t", "u"):
         store.run("create", table)
     secret = hashlib.sha256(b"secret").hexdigest()
@@ -135,7 +135,7 @@ def test_users_see_what_they_may_read(store, tmp_path):
                     ada.get("t:1")
                     bob.get("u:1")
 
-                with asking(both):
+                with running(both):
                     login = ["--login", logins["bob"]]
                     wait_for(lambda: len(seen(store, *at, *login)["tables"]) == 2, "both are seen")
                     top = seen(store, *at, *login)
@@ -153,7 +153,7 @@ def test_the_nodes_of_a_cluster_are_watched_together(shared):
             one.set("watched:hot", "v")
             two.get("watched:hot")
 
-        with asking(write):
+        with running(write):
 
             def hot():
                 keys = [row for row in seen(made.store)["keys"] if row["table"] == "watched"]
@@ -166,6 +166,6 @@ def test_the_nodes_of_a_cluster_are_watched_together(shared):
     assert len(top["nodes"]) == len(made.nodes) and top["problems"] == {}
 
 
-def test_a_server_that_is_not_there_is_named(tmp_path):
+def test_an_unreachable_server_is_named(tmp_path):
     text = Store(tmp_path / "none").refuse("top", "--once", "--node", "127.0.0.1:1")
     assert "127.0.0.1:1" in text

@@ -1,4 +1,5 @@
-"""Versions rise, are kept and removed, and come back on rollback; the gate holds bad ones."""
+"""Versions have rising numbers, are retained and removed, and return on rollback. The gate holds
+bad ones."""
 
 import pytest
 from harness import wait_for
@@ -12,7 +13,7 @@ def serving(store, table="people"):
     return next((v["version"] for v in store.json("versions", table) if v["serving"]), None)
 
 
-def test_numbers_rise_or_are_given_and_compare_as_numbers(store, source):
+def test_version_numbers_rise_or_are_given(store, source):
     path = source(10)
     store.push("people", path, args=["--version", "9"])
     assert store.push("people", path)["version"] == 10
@@ -22,33 +23,33 @@ def test_numbers_rise_or_are_given_and_compare_as_numbers(store, source):
     assert "greater" in store.refuse("push", "people", path, "--key", "{id}", "--version", "11")
 
 
-def test_the_last_n_are_kept_and_the_previous_always(store, source):
+def test_the_last_n_versions_and_the_previous_one_are_kept(store, source):
     path = source(10)
     for _ in range(6):
         store.push("people", path)
     wait_for(lambda: numbers(store) == [4, 5, 6], "three versions are left")
     store.push("people", path, args=["--keep", "1"])
-    wait_for(lambda: numbers(store) == [6, 7], "the previous one stays")
+    wait_for(lambda: numbers(store) == [6, 7], "the previous version is kept")
     assert len([path for path in store.runs("people") if path.suffix == ".run"]) == 2
     store.run("rollback", "people")
     assert serving(store) == 6
 
 
-def test_rollback_twice_goes_back_twice(store, source):
+def test_two_rollbacks_go_back_two_versions(store, source):
     for version in (1, 2, 3):
         store.push("people", source(10, version=version))
     assert store.json("rollback", "people")["version"] == 2
     assert store.json("rollback", "people", "--from", 2)["version"] == 1
     assert store.json("get", "people", "1")[0]["v1"] == 1
     store.refuse("rollback", "people")
-    # A swap to what serves is no move.
+    # A swap to the serving version changes nothing.
     store.run("swap", "people", "1")
     store.refuse("rollback", "people")
     store.run("swap", "people", "3")
     assert store.json("get", "people", "1")[0]["v1"] == 3
 
 
-def test_no_swap_builds_and_leaves_the_serving_one(store, source):
+def test_no_swap_builds_and_keeps_the_serving_version(store, source):
     store.push("people", source(10, version=1))
     pushed = store.push("people", source(10, version=2), args=["--no-swap"])
     assert pushed["swapped"] is False and serving(store) == 1
@@ -68,7 +69,7 @@ def test_the_gate_holds_a_version_that_lost_its_rows(store, source):
     assert store.json("get", "people", "1")[0]["v1"] == 3
 
 
-def test_a_limit_of_ones_own(store, source):
+def test_a_custom_gate_limit(store, source):
     store.push("people", source(1000))
     fewer = source(950)
     assert store.push("people", fewer, args=["--gate", "rows>-1%"], code=3)["swapped"] is False
@@ -76,7 +77,7 @@ def test_a_limit_of_ones_own(store, source):
 
 
 @pytest.mark.parametrize("limit", ["rows", "rows>", "cheese>-1%", "rows>-x%"])
-def test_a_limit_that_means_nothing_is_refused(store, source, limit):
+def test_an_invalid_gate_limit_is_refused(store, source, limit):
     store.push("people", source(10))
     message = store.run("push", "people", source(10), "--key", "{id}", "--gate", limit, code=None)
     assert message.code in (1, 2) and limit in message.err

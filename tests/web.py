@@ -1,4 +1,4 @@
-"""Web servers for the tests: one gives ranges, one does not."""
+"""Web servers for the tests, with and without range requests."""
 
 import re
 import threading
@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 
 class HttpServer:
-    """A server on a free port: `handle(handler)` answers each request, in a thread of its own."""
+    """A server on a free port. `handle(handler)` answers each request in its own thread."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -15,7 +15,7 @@ class HttpServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            # Head and body of an answer are two writes: the second one is not to wait.
+            # Head and body of an answer are two writes. The second must not wait.
             disable_nagle_algorithm = True
 
             def log_message(self, *words):
@@ -28,7 +28,7 @@ class HttpServer:
 
         class Quiet(ThreadingHTTPServer):
             def handle_error(self, *words):
-                """A client that was killed is part of the test."""
+                """Tests kill clients, so their errors are expected."""
 
         self.http = Quiet(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
@@ -46,7 +46,7 @@ class HttpServer:
 
 
 class WebServer(HttpServer):
-    """Serves files from memory, and notes what was asked for."""
+    """Serves files from memory, and records the requests."""
 
     def __init__(self, ranges=True, fail_first=0, cut=0):
         self.files, self.requests, self.ranges = {}, [], ranges
@@ -83,6 +83,6 @@ class WebServer(HttpServer):
         handler.close_connection = self.cut > 0
 
     def bytes_sent(self):
-        """Of ranges, by what was asked for."""
+        """The total length of the ranges that were requested."""
         with self.lock:
             return sum(span[1] - span[0] for _, _, _, span in self.requests if span)

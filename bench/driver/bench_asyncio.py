@@ -1,7 +1,7 @@
 """`PYTHON bench/driver/bench_asyncio.py`: look-ups within asyncio, where PYTHON has the package forebay.
 
-A call beside the same call in a thread (`asyncio.to_thread`), of a table of this process and of one through a server, and
-how long an event loop stands still meanwhile.
+A call beside the same call in a thread (`asyncio.to_thread`), of a table of this process and of one through a server.
+Also how long an event loop stands still meanwhile.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """`make bench-cores`: how pushes, GETs of a batch table and SETs of a live one grow with the processors that Forebay may use.
 
-A push runs on the first 1, 2, 4... cores (taskset). A server has as many threads on as many cores, its clients (redis-benchmark) all other ones, so that
-half of the cores are the most that is measured. FOREBAY names the forebay binary; `make bench-cores` sets it. `--records` is how many rows are pushed.
-`--measured FILE` measures nothing: it makes the report of a JSON file that another machine's run left.
+A push runs on the first 1, 2, 4... cores (taskset). A server has as many threads on as many cores, its clients
+(redis-benchmark) all other ones. So half of the cores are the most that is measured. FOREBAY names the forebay binary;
+`make bench-cores` sets it. `--records` is how many rows are pushed. `--measured FILE` measures nothing: it makes the
+report of a JSON file that another machine's run left.
 """
 
 import json

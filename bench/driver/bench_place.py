@@ -1,6 +1,7 @@
-"""`make bench-place`: the placement paper's workloads, asked by real clients of a cluster of six nodes with a bounded share of a core, under the
-placement that the cluster makes by itself and under those of `forebay plan place`; then the load shifts. Parts: throughput, latency and shift (both with
-throughput); and kept, by itself: the load shifts, and the cluster keeps itself balanced.
+"""`make bench-place`: the placement paper's workloads. Real clients ask a cluster of six nodes with a bounded share of
+a core. They do so under the placement that the cluster makes by itself and under those of `forebay plan place`; then
+the load shifts. Parts: throughput, latency and shift (both with throughput); and kept, by itself: the load shifts, and
+the cluster keeps itself balanced.
 
 FOREBAY names the forebay binary; `make bench-place` sets it. `--workloads gamma,normal` measures only these, and reports all that this commit has with
 the same options. `--seconds` is how long each measure takes, `--mode batch` places a batch table.

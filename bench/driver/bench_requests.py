@@ -1,8 +1,9 @@
 """`make bench-requests`: what Forebay asks of an object store, by kind, and what that costs; how soon nodes serve a swap.
 
-Requests are counted by a proxy before a real S3 server (SeaweedFS), those of retries too: pushes of a small table (the gate compares each with the one before, and from the
-fourth on an old version is removed), swaps, and nodes that have nothing to do, alone with 1 and 100 tables, and three of a cluster. Prices are Amazon's list
-prices. FOREBAY names the forebay binary; `make bench-requests` sets it.
+Requests are counted by a proxy before a real S3 server (SeaweedFS), those of retries too: pushes of a small table,
+swaps, and nodes that have nothing to do, alone with 1 and 100 tables, and three of a cluster. The gate compares each
+push with the one before, and from the fourth on an old version is removed. Prices are Amazon's list prices. FOREBAY
+names the forebay binary; `make bench-requests` sets it.
 """
 
 import collections

@@ -1,5 +1,5 @@
-"""What a swap costs at 10 GB: a table of two versions, one of 10.4 GB, one of a thousand records, swapped back and
-forth while clients read the keys that both have."""
+"""What a swap costs at 10 GB: a table of two versions, one of 10.4 GB, one of a thousand records. They are swapped back
+and forth while clients read the keys that both have."""
 
 import shutil
 import statistics

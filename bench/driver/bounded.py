@@ -47,7 +47,8 @@ class Bounded:
 
 @contextlib.contextmanager
 def bounded_cluster(count: int, core: float, pull_rate: str, prepare=None, more: tuple = ()):
-    """Nodes of one zone, over a store in a directory, each with so much of a core, from when the cluster is up and `prepare(cluster)` has ended."""
+    """Nodes of one zone, over a store in a directory. Each has so much of a core, from when the cluster is up and
+    `prepare(cluster)` has ended."""
     bounded = Bounded(core)
     try:
         with cluster_places.directory_cluster(count, 1, True, ("--pull-rate", pull_rate, "--threads", "1", *more)) as made:

@@ -128,7 +128,7 @@ def catch_up(how: str, is_apart: bool, missed: int) -> dict:
             begun = time.monotonic()
             with its_core:
                 away.start()
-            away.comes_up()
+            away.wait_listening()
             # A leader takes a while to know that it is silent, and that it is not.
             time.sleep(1)
             ended = until(lambda: is_close(leader), "it has caught up")

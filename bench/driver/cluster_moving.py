@@ -1,5 +1,5 @@
-"""What readers at a fixed rate wait while a node is added, one is drained, and a table is pushed, beside the same readers
-while nothing happens."""
+"""What readers at a fixed rate wait while a node is added, one is drained, and a table is pushed. Beside it stand the
+same readers while nothing happens."""
 
 import time
 

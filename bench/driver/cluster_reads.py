@@ -1,4 +1,4 @@
-"""Reads by redis-benchmark: at a node that has the keys beside a server without a cluster, and through a node that has
+"""Reads by redis-benchmark: at a node that has the keys beside a server without a cluster; and through a node that has
 none of them beside one that has all."""
 
 import contextlib

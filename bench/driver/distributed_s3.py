@@ -1,5 +1,5 @@
-"""A push to a real S3 server, and nodes that pull it, beside a plain copy of the same bytes by the AWS library
-for Python (boto3, as `aws s3 cp` is made of): parts of 8 MiB, as many at a time as Forebay has."""
+"""A push to a real S3 server, and nodes that pull it, beside a plain copy of the same bytes. The AWS library for Python
+makes the copy (boto3, as `aws s3 cp` is made of): parts of 8 MiB, as many at a time as Forebay has."""
 
 import os
 import resource

@@ -1,5 +1,5 @@
-"""The bulk insertion paper's table 1 on one machine: the same packets uploaded as a file, put record by record, put by Spark's
-tasks, and built as runs by Spark's tasks, by 1, 2 and 4 workers."""
+"""The bulk insertion paper's table 1 on one machine: the same packets uploaded as a file, put record by record, put by
+Spark's tasks, and built as runs by Spark's tasks. The tasks have 1, 2 and 4 workers."""
 
 import contextlib
 import json

@@ -1,5 +1,5 @@
-"""What the parts of `make bench-insert` share: nodes with a bounded share of the processor and of the network, a table
-with rows in it, sources whose keys lie as they do in the paper's experiments."""
+"""What the parts of `make bench-insert` share: nodes with a bounded share of the processor and of the network; a table
+with rows in it; sources whose keys lie as they do in the paper's experiments."""
 
 from pathlib import Path
 

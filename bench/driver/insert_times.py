@@ -1,5 +1,6 @@
-"""How long a bulk insertion takes, in the ways of insert_ways.py: by size, by how its keys lie, into an empty table, by number of nodes,
-by replicas (the paper's figures 5, 6, 7 and 11, and what figures 5 and 7 have of rows one at a time)."""
+"""How long a bulk insertion takes, in the ways of insert_ways.py: by size, by how its keys lie, into an empty table, by
+number of nodes, by replicas. These are the paper's figures 5, 6, 7 and 11, and what figures 5 and 7 have of rows one at
+a time."""
 
 import time
 

@@ -55,7 +55,7 @@ class Watching(threading.Thread):
             now = time.monotonic()
             if last in self.spans:
                 self.spans[last][1] = now
-            last = step_of(self.made.heard())
+            last = step_of(self.made.ask_coordinator())
             if last:
                 self.spans.setdefault(last, [now, now])[1] = now
 

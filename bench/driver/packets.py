@@ -1,5 +1,5 @@
-"""Packets to measure with: a real capture (test data of the Go module gopacket) again and again, each time later, as one
-capture and as a table of what its packets say."""
+"""Packets to measure with: a real capture (test data of the Go module gopacket) again and again, each time later. It
+comes as one capture and as a table of what its packets say."""
 
 import json
 import shutil

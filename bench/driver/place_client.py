@@ -4,8 +4,9 @@
                       "outstanding": n, "spread": whether any replica answers, "seed": n}'
 
 Without a rate it is a closed loop: so many GETs are outstanding all the time, each on a connection of its own, and whichever is answered makes room
-for the next one. As the next one is drawn by the shares, a node that is asked too much has most of them waiting, and all others have less to do.
-With a rate it is an open loop: a GET counts from when it was due where it is late by more than what this process sleeps at a time.
+for the next one. The next one is drawn by the shares. So a node that is asked too much has most of them waiting, and
+all others have less to do. With a rate it is an open loop: a GET counts from when it was due where it is late by more
+than what this process sleeps at a time.
 
 KV.MAP tells who has a key. Of a live table its leader is asked, and who MOVED names from then on; of a batch table any of its replicas by lot, and the map
 is asked for each second.
@@ -37,8 +38,9 @@ SLOTS = 1 << 14
 BLOCK = 1 << 14
 #: What a GET may be late by in an open loop: this process sleeps for a millisecond at least.
 OWN_S = 0.002
-#: Connections to a node in an open loop, made before it begins; what is due beyond these waits. They are made one by one with a pause, as a node that
-#: has little of a core takes them slowly, and what it does not take is tried again a second later.
+#: Connections to a node in an open loop, made before it begins; what is due beyond these waits. They are made one by
+#: one with a pause, as a node that has little of a core takes them slowly. What it does not take is tried again a
+#: second later.
 CONNECTIONS, PAUSE_S = 64, 0.001
 LOOK_S = 1.0
 

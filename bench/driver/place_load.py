@@ -11,7 +11,8 @@ from cluster_places import cpu_seconds
 
 #: Processes of clients, and GETs that all of them together have outstanding where they ask as fast as they are answered.
 PROCESSES, OUTSTANDING = 2, 384
-#: What a client's process may use of a core, and what of the nodes' shares the busiest node has to, so that nodes are what takes the time.
+#: What a client's process may use of a core, and what the busiest node has to use of its share. Then nodes are what
+#: takes the time.
 CLIENT_MOST, NODE_LEAST = 0.9, 0.95
 
 

@@ -12,7 +12,8 @@ from harness import wait_for
 TABLE = "t"
 NODES, PULL_RATE = 6, "auto:12M"
 SLOTS = 1 << 14
-#: How long plans are asked for again that cannot be made yet, and how long leaders take until they are those of a plan that is done.
+#: How long to ask again for a plan that cannot be made yet. How long leaders take until they are those of a plan that
+#: is done.
 PLAN_S, SETTLE_S = 90, 5
 LOOK_S = 2
 
@@ -43,7 +44,7 @@ class PlacedTable:
         time.sleep(SETTLE_S)
 
     def is_whole(self) -> bool:
-        heard = self.made.heard()
+        heard = self.made.ask_coordinator()
         live = heard and heard["live"]["tables"].get(self.name)
         return bool(live) and live["led"] == live["partitions"] and not live["joining"]
 

@@ -11,7 +11,8 @@ from place_workloads import LABELS, SHIFTS, TABLE_5, WORDS, of_paper, paper_gain
 
 #: How the placements are called; of a batch table nobody leads.
 NAMES = {"uniform": "uniform", "balanced": "balanced (`--copies 0`)", "ours": "ours (`--copies 20`)"}
-#: Under the uniform workload a placement by load is to lose no more than this, and under others it is to have clients wait no longer.
+#: Under the uniform workload a placement by load is to lose no more than this. Under others it is to have clients wait
+#: no longer.
 EVEN, WAITS = 1.05, 1.0
 MOST_SECONDS = 60
 

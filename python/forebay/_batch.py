@@ -107,9 +107,9 @@ class Batch:
         """Writes them, and waits until they are as durable as the table promises; gives how many
         there are. The end of a `with` block does it.
 
-        Raises `UsageError` where the batch was written already, where its keys are in several
-        partitions, and for a value or `ttl` that the table does not take; TypeError for a key or
-        value of a wrong class. Nothing is written then.
+        Raises `UsageError` if the batch was written already, or its keys are in several partitions;
+        also for a value or `ttl` that the table does not take; TypeError for a key or value of a
+        wrong class. Nothing is written then.
 
         >>> batch = carts.batch()
         >>> batch.delete("{u1}:lamp")

@@ -14,8 +14,8 @@ def for_pandas(table: Any) -> Any:
     """The same table of pyarrow, whose metadata give pandas the types of columns with nulls.
 
     pyarrow makes floats of whole numbers among nulls, which rounds those beyond 2**53, and objects
-    of truth values. Of this table its `to_pandas` makes pandas' own types with nulls, `Int64` and
-    its like and `boolean`, as it does of a data frame that had them.
+    of truth values. Of this table its `to_pandas` makes pandas' own types with nulls: `Int64` and
+    its like and `boolean`. It does the same of a data frame that had them.
     """
     pa: Any = importlib.import_module("pyarrow")
     names: dict[Any, str] = {pa.bool_(): "boolean"}

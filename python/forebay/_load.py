@@ -98,11 +98,11 @@ class LoadResult:
 def load(data: Data, table: str, *, key: str, **options: Unpack[LoadOptions]) -> LoadResult:
     """Adds rows to a live table, all at one moment; gives a `LoadResult`.
 
-    `data` is what `forebay.push` takes, `table` (str) the name of a live table, which
-    `Store.create` made, and `key` (str) the template over columns that makes keys. The table may be
-    served meanwhile, or be open in this process or another one; where it is not open, it is
-    opened for the load. In a cluster each partition adds its rows at one moment of its own, and
-    with `index` the sources are files.
+    `data` is what `forebay.push` takes. `table` (str) is the name of a live table, which
+    `Store.create` made. `key` (str) is the template over columns that makes keys. The table may be
+    served meanwhile, or be open in this process or another one; where it is not open, it is opened
+    for the load. In a cluster each partition adds its rows at one moment of its own, and with
+    `index` the sources are files.
 
     Raises `MissingError` where there is no such table; `UsageError` for a batch table, and for an
     invalid option; `DataError` for rows that cannot be stored; `BusyError` where the table

@@ -1,8 +1,8 @@
 """Python's objects as columns of Arrow: lists of dicts, dicts of columns, pandas' object columns.
 
 pyarrow makes one type of what is mixed in a column, and alters values for that: of a date and a
-time it makes two dates, of times with and without a zone times of either, and it drops what its
-type has no room for. Such columns are refused here, before they are made.
+time it makes two dates, of times with and without a zone times of either. It drops what its type
+has no room for. Such columns are refused here, before they are made.
 """
 
 from __future__ import annotations

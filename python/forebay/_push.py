@@ -182,11 +182,11 @@ def push(
 ) -> PushResult | DryRun:
     """Builds a version of a table from data, checks it and swaps it in; gives a `PushResult`.
 
-    `data` is anything that speaks Arrow (a data frame of pandas or polars, a DuckDB relation, a
-    table, reader or dataset of pyarrow, a table of deltalake or pyiceberg), which is read as it
-    comes, a list of dicts, a dict of columns, a generator of batches, or paths, globs and URLs of
-    files; the path of a Delta table is that table as it is now. `table` (str) is the table's name;
-    it is created where it does not exist.
+    `data` is anything that speaks Arrow: a data frame of pandas or polars, a DuckDB relation, a
+    table, reader or dataset of pyarrow, a table of deltalake or pyiceberg. Such data is read as it
+    comes. `data` may also be a list of dicts, a dict of columns, a generator of batches, or paths,
+    globs and URLs of files; the path of a Delta table is that table as it is now. `table` (str) is
+    the table's name; it is created where it does not exist.
 
     With `dry_run` nothing is written: a `DryRun` says what the push would do, by a sample of the
     rows (True or "sample"), or by all of them ("all"). A stream is read as far as that takes.

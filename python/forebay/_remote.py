@@ -320,9 +320,9 @@ class RemoteTable(Mapped):
         the stream, and of rows that are looped over.
 
         A batch table that is swapped meanwhile ends the scan with a `BusyError`; of a live table
-        each part is of a moment of its own. Raises `UsageError` for a column that is not there, and
-        when it is gone through for `start`, `end` or `reverse` in a hashed table, which has no
-        order; TypeError for a key of a wrong class.
+        each part is of a moment of its own. Raises `UsageError` for a column that is not there;
+        TypeError for a key of a wrong class. A hashed table has no order: a loop over its scan with
+        `start`, `end` or `reverse` raises `UsageError`.
 
         >>> [key for key, row in people.scan("b")]
         ['b', 'c']

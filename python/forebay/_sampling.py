@@ -13,8 +13,8 @@ row within its part: it is 1 for the first rows, and doubles whenever that numbe
 so many samples with each doubling of its length, and a sample weighs k rows. The first 64 parts
 have the whole number of samples, the next 64 half of it, the next 128 a quarter, and so on.
 
-Whether a row is chosen follows from the numbers of row and part and the seed alone, so that an
-engine may do it where its rows are: `chosen` is for rows that are here, `in_sql` for Spark's.
+Whether a row is chosen follows from the numbers of row and part and the seed alone. So an engine
+may do it where its rows are: `chosen` is for rows that are here, `in_sql` for Spark's.
 """
 
 from __future__ import annotations

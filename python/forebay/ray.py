@@ -1,9 +1,9 @@
 """Datasets of Ray: `forebay.ray.push` publishes one, `forebay.ray.load` loads one.
 
 Tasks of the cluster encode the dataset's blocks and write the table's runs straight into the store;
-this process, the driver, gets samples of the keys and one report for each partition, checks that
-together they are the whole dataset, and commits, or has a cluster of Forebay's add them to a live
-table. See docs/how-to/push-from-ray.md.
+this process, the driver, gets samples of the keys and one report for each partition. It checks that
+together they are the whole dataset. Then it commits, or has a cluster of Forebay's add them to a
+live table. See docs/how-to/push-from-ray.md.
 """
 
 from __future__ import annotations

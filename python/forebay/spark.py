@@ -1,8 +1,8 @@
 """Data frames of Spark: `forebay.spark.push` publishes one, `forebay.spark.load` loads one.
 
 The tasks of the cluster sort the rows and write the table's runs straight into the store; this
-process, the driver, gets samples of the keys and one report for each partition, checks that
-together they are the whole data frame, and commits, or has a cluster of Forebay's add them to a
+process, the driver, gets samples of the keys and one report for each partition. It checks that
+together they are the whole data frame. Then it commits, or has a cluster of Forebay's add them to a
 live table. See docs/how-to/push-from-spark.md.
 """
 

@@ -9,7 +9,6 @@ mod arguments;
 mod command;
 mod distributed;
 mod errors;
-mod expiry;
 mod forks;
 mod keys;
 mod listener;

@@ -12,9 +12,8 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::arguments::{ColumnNames, Limit};
+use crate::arguments::{ColumnNames, Limit, expires_ms, seconds_left};
 use crate::errors::{of_error, unreadable, usage};
-use crate::expiry::{expires_ms, seconds_left};
 use crate::keys::{key_of, keys_of};
 use crate::opened::OpenedTable;
 use crate::operations::{self, Verb, Write};

@@ -6,13 +6,13 @@ import pytest
 
 import forebay
 
-# What runs servers for the tests of the command line.
+# This folder has the helpers that run servers for the tests of the command line.
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """Where a store is made by the first push."""
+    """The path of a store; the first push creates it."""
     return str(tmp_path / "store")
 
 
@@ -38,7 +38,7 @@ def birds() -> pa.Table:
 
 @pytest.fixture(scope="session")
 def sparks(tmp_path_factory):
-    """Sessions of Spark: `sparks.get("local")`. Tests that want one kind stand together."""
+    """Sessions of Spark: `sparks.get("local")`. Tests of one kind are adjacent."""
     from spark_harness import Sparks
 
     found = Sparks(tmp_path_factory.mktemp("spark"))
@@ -61,7 +61,7 @@ def live_cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ray(s3_server, tmp_path_factory):
-    """A node with two workers, which find the S3 server by their environment."""
+    """A node with two workers. Their environment names the S3 server."""
     from ray_harness import running
 
     with running(s3_server, tmp_path_factory.mktemp("work")) as ray:
@@ -79,7 +79,7 @@ def s3_server(tmp_path_factory):
 
 @pytest.fixture
 def s3_environment(s3_server, monkeypatch, tmp_path):
-    """Has this process find the S3 server, and its credentials."""
+    """Sets the S3 server and its credentials in the environment."""
     from object_store import RemoteStore
 
     remote = RemoteStore(s3_server, tmp_path / "driver", tmp_path.name)

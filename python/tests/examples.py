@@ -6,7 +6,7 @@ from typing import Any
 
 
 def run_example(text: str, name: str, names: dict[str, Any]) -> dict[str, Any]:
-    """Runs the examples of a text in one session; gives the names that there are then."""
+    """Runs the examples of a text in one session; returns the names that they define."""
     test = doctest.DocTestParser().get_doctest(inspect.cleandoc(text), names, name, None, 0)
     reported: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)

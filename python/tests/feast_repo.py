@@ -1,4 +1,4 @@
-"""A feature repository of Feast in a directory, over a Parquet file of the test's."""
+"""A feature repository of Feast in a directory, over a Parquet file of the test."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,7 +45,7 @@ TYPES = {
 
 
 class Repo:
-    """A project of one feature view, `stats`, of an entity with the join key `id`."""
+    """A project with one feature view, `stats`, for an entity with the join key `id`."""
 
     def __init__(self, folder: Path, engine: object = ENGINE, **online: object) -> None:
         path = self.path = folder
@@ -67,7 +67,7 @@ class Repo:
         self.features = FeatureStore(config=self.config)
 
     def write(self, **columns: object) -> None:
-        """What the offline store has: `event_timestamp` and `created` are NOW where not given."""
+        """Writes the offline store. `event_timestamp` and `created` default to NOW."""
         rows = len(columns["id"])  # pyright: ignore
         whole = {"event_timestamp": [NOW] * rows, "created": [NOW] * rows, **columns}
         table = pa.table(

@@ -1,7 +1,7 @@
-"""Feast's own tests of online stores, run against ours, from a checkout: `make test-feast`.
+"""Runs Feast's own tests of online stores against ours, from a checkout: `make test-feast`.
 
-It is the module that FULL_REPO_CONFIGS_MODULE names, and a plugin of pytest (`-p`), since Feast's
-tests import clients of warehouses that are not wanted here.
+FULL_REPO_CONFIGS_MODULE names this module. It is also a plugin of pytest (`-p`), because Feast's
+tests import clients of warehouses that are not installed here.
 """
 
 import os
@@ -45,7 +45,7 @@ class ForebayOnlineStoreCreator(OnlineStoreCreator):
 
 
 AVAILABLE_OFFLINE_STORES = [("local", FileDataSourceCreator)]
-# Under this name it gets the tests that are for Redis alone, too: time to live, late rows, async.
+# This name also selects the tests that are for Redis only: time to live, late rows, async.
 AVAILABLE_ONLINE_STORES = {"redis": (OURS, ForebayOnlineStoreCreator)}
 
 if engine := os.environ.get("FOREBAY_FEAST_ENGINE"):

@@ -1,4 +1,4 @@
-"""Runs something in a forked process."""
+"""Runs a function in a forked process."""
 
 import os
 import time
@@ -8,15 +8,15 @@ import pytest
 
 
 def in_a_child(check: Callable[[], object]) -> str:
-    """Runs it in a forked process, which is not waited for without an end."""
+    """Runs a check in a forked process and returns its result; fails after 30 seconds."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            said = check()
+            reply = check()
         except BaseException as error:
-            said = f"raised {error!r}"
-        os.write(writer, str(said).encode())
+            reply = f"raised {error!r}"
+        os.write(writer, str(reply).encode())
         os._exit(0)
     os.close(writer)
     end = time.monotonic() + 30

@@ -1,4 +1,4 @@
-"""A cluster of three nodes whose live tables are loaded, and all that these tables hold."""
+"""A cluster of three nodes for loads of live tables, and the content of these tables."""
 
 import os
 
@@ -32,7 +32,7 @@ class LiveCluster(Cluster):
         return forebay.connect(f"redis://{at}", timeout=PATIENCE_S)
 
     def all_of(self, table):
-        """Every key with its value: of a table of rows a dict of its columns."""
+        """Returns every key with its value; the value of a row is a dict of its columns."""
         with self.connect() as connection:
             scanned = pa.table(connection[table].scan())
         keys = scanned["key"].to_pylist()
@@ -42,7 +42,7 @@ class LiveCluster(Cluster):
         return dict(zip(keys, values, strict=True))
 
     def staged(self, table):
-        """The files of loads that lie in the store."""
+        """Returns the names of the files of loads in the store."""
         if "://" in self.path:
             found = [key.rpartition("/")[2] for key in self.store.keys(f"tables/{table}/")]
         else:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 from object_store import RemoteStore
 
-# All addresses are those of the loopback, nobody is told of the use, and the token by which the
-# processes know each other is not left in anybody's home.
+# All addresses are loopback addresses, and no usage is reported. The token that authenticates the
+# processes is not written to a home directory.
 QUIET = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -27,7 +27,7 @@ START = {
 
 
 def start(ray, directory):
-    """Ray gives a node of its own 30 s to come up, on a machine however busy: it is tried again."""
+    """Starts a node. Ray allows it 30 s even on a busy machine, so a failed start is repeated."""
     for tries_left in reversed(range(5)):
         try:
             return ray.init(_temp_dir=directory, **START)
@@ -39,7 +39,7 @@ def start(ray, directory):
 
 @contextmanager
 def running(s3_server, work):
-    """Its workers find the S3 server by their environment."""
+    """Runs a node. The environment of its workers names the S3 server."""
     remote = RemoteStore(s3_server, work, "ray")
     aws = {name: word for name, word in remote.environment().items() if name.startswith("AWS_")}
     with pytest.MonkeyPatch.context() as patch:
@@ -47,7 +47,7 @@ def running(s3_server, work):
             patch.setenv(name, word)
         ray = importlib.import_module("ray")
         importlib.import_module("ray.data")
-        # The paths of its sockets have to be short.
+        # The paths of its sockets must be short.
         with tempfile.TemporaryDirectory(prefix="ray") as directory:
             start(ray, directory)
             yield ray

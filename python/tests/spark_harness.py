@@ -1,4 +1,4 @@
-"""Spark for the tests: sessions of three kinds, one after another, and what breaks them."""
+"""Spark for the tests: sessions of three kinds, one after another, and faults for them."""
 
 import hashlib
 import json
@@ -16,15 +16,15 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 HOME = Path(pyspark.__file__).parent
-# Short lives: little is worth compiling well, or collecting by several threads.
+# The processes are short-lived: optimized code and parallel garbage collection do not pay off.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 KINDS = {
-    # Two threads of one process; a task is tried twice.
+    # Two threads of one process; a failed task runs once more.
     "local": {"spark.master": "local[2,2]"},
     # Two executors, processes of their own.
     "cluster": {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"},
-    # A master and two workers that were there before, each with one executor; slow tasks are done
-    # twice at once.
+    # A master and two workers that already run, each with one executor. A slow task runs on both
+    # at the same time.
     "standalone": {
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
@@ -47,12 +47,12 @@ COMMON = {
 
 
 class Sparks:
-    """The session of the kind that a test asks for. One is there at a time, in one Java process."""
+    """Sessions of the kinds that tests ask for. One exists at a time, in one Java process."""
 
     def __init__(self, directory):
         self.directory = Path(directory)
         self.kind = self.session = self.standalone = None
-        # Read by the Java process when it starts, and by those that it starts.
+        # The Java process and its children read these when they start.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
@@ -79,7 +79,7 @@ class Sparks:
         self.kind = self.session = self.standalone = None
 
     def close(self):
-        """Ends the Java process, too."""
+        """Ends the session and the Java process."""
         self.stop()
         gateway = SparkContext._gateway
         if gateway is not None:
@@ -90,8 +90,9 @@ class Sparks:
 
 
 class Standalone:
-    """A master and two workers, each a process with an address of its own: as if on two machines,
-    since Spark does no task twice on one."""
+    """A master and two workers, each a process with its own address, as if on two machines.
+
+    Spark never runs a task twice on one machine."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -103,7 +104,7 @@ class Standalone:
             if found:
                 self.url = found[1]
                 break
-        assert self.url, "the master did not come up"
+        assert self.url, "the master did not start"
         threading.Thread(target=master.stderr.read, daemon=True).start()
         self.workers = [self.start_worker(number) for number in range(2)]
 
@@ -142,7 +143,7 @@ class Standalone:
 
 
 def children(pid):
-    """The processes that this one has started, and theirs."""
+    """Returns the child processes of a process, and their children."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, task.read_text().split()):
@@ -151,7 +152,7 @@ def children(pid):
 
 
 def executors(*parents):
-    """The processes of executors below processes (this one without any)."""
+    """Returns the executors among the descendants of processes; this process is the default."""
 
     def is_one(pid):
         try:
@@ -163,7 +164,7 @@ def executors(*parents):
 
 
 def kill(pid):
-    """Ends a process at once, and what it has started with it."""
+    """Kills a process and its descendants."""
     for each in [pid, *children(pid)]:
         try:
             os.kill(each, signal.SIGKILL)
@@ -172,7 +173,7 @@ def kill(pid):
 
 
 class Meanwhile:
-    """Does something, in a thread, as soon as a condition holds; a failure of it fails the test."""
+    """Runs an action in a thread once a condition holds; its failure fails the test."""
 
     def __init__(self, condition, action):
         self.condition, self.action = condition, action
@@ -198,17 +199,17 @@ class Meanwhile:
         self.thread.join()
         if self.failure is not None:
             raise self.failure
-        assert self.done or kind is not None, "what the test waited for did not happen"
+        assert self.done or kind is not None, "the condition of the test never held"
 
 
 def manifest(path, table="t", version=1):
-    """What a version is, as its store (a directory) has it."""
+    """Returns the manifest of a version in a store in a directory."""
     file = Path(path, "tables", table, "versions", f"{version}.manifest")
     return json.loads(file.read_text().rsplit("\n", 2)[0])
 
 
 def counted(path, table="t"):
-    """What a version's manifest counts, without figures of samples: tasks draw other rows."""
+    """Returns the counts of a manifest, without figures of samples: tasks draw other rows."""
     drawn = ("range", "common", "distinct", "looked_at")
     made = manifest(path, table)
     stats = [
@@ -224,13 +225,13 @@ def counted(path, table="t"):
 
 
 def runs(path, table="t"):
-    """The contents of a table's runs."""
+    """Returns the checksums of a table's runs, sorted."""
     folder = Path(path, "tables", table, "runs")
     return sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir())
 
 
 def skew(path, table="t", version=1):
-    """The bytes of the greatest partition against the mean, and how many partitions there are."""
+    """Returns the ratio of the largest partition to the mean, and the number of partitions."""
     sizes = [part["totals"]["bytes"] for part in manifest(path, table, version)["partitions"]]
     found = max(sizes) / (sum(sizes) / len(sizes))
     print(f"{table}: max/mean {found:.3f}: {sizes}")

@@ -33,8 +33,8 @@ def test_the_command_is_the_binary(command, tmp_path):
 
 
 @pytest.mark.parametrize("page", ["python.md", "python-push.md"])
-def test_the_guide_s_examples_hold(page, tmp_path, monkeypatch):
-    """The Python blocks of a page of docs/reference, one after another, in one session."""
+def test_the_examples_of_the_guide_hold(page, tmp_path, monkeypatch):
+    """Runs the Python blocks of a page of docs/reference in order, in one session."""
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "reference" / page).read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)

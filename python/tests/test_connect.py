@@ -1,4 +1,4 @@
-"""`forebay.connect` on one server: what it gives is what a store of this process gives."""
+"""`forebay.connect` on one server: results equal those of a store in this process."""
 
 import doctest
 import hashlib
@@ -57,7 +57,7 @@ def embedded(files: Files, table: str) -> forebay.Table:
     return forebay.open(files.path)[table]
 
 
-def test_reads_are_those_of_a_store(files, connection):
+def test_reads_equal_those_of_a_store(files, connection):
     with forebay.open(files.path) as store:
         for name in ("birds", "ordered"):
             mine, other = store[name], connection[name]
@@ -104,7 +104,7 @@ def test_ranges(files, connection):
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
-def test_every_type_is_that_of_a_store(tmp_path, order):
+def test_every_type_equals_that_of_a_store(tmp_path, order):
     given = every_type.every_type()
     files = Files(tmp_path / "store")
     forebay.push(given, "types", key="{id}", order=order, store=str(files.path))
@@ -120,7 +120,7 @@ def test_every_type_is_that_of_a_store(tmp_path, order):
                 try:
                     expected = mine[key]
                 except forebay.UsageError:
-                    # A time that Python's classes cannot hold.
+                    # Python's classes cannot hold this time.
                     with pytest.raises(forebay.UsageError):
                         other[key]
                     continue
@@ -128,7 +128,7 @@ def test_every_type_is_that_of_a_store(tmp_path, order):
 
 
 def stored(column: pa.ChunkedArray) -> list:
-    """The values, times as the numbers that they are stored as."""
+    """Returns the values; a time is the number that is stored."""
     kind = column.type
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         width = pa.int32() if kind.bit_width == 32 else pa.int64()
@@ -137,7 +137,7 @@ def stored(column: pa.ChunkedArray) -> list:
 
 
 def same(one, two) -> bool:
-    """Equal, NaN and the signs of zeros included."""
+    """Returns whether two values are equal, including NaN and the signs of zeros."""
     if isinstance(one, float) and isinstance(two, float):
         if math.isnan(one) or math.isnan(two):
             return math.isnan(one) and math.isnan(two)
@@ -206,7 +206,7 @@ def test_compare_and_set(connection):
         connection["kv"].put_versioned("e", "1", "7")
 
 
-def test_of_threads_that_all_add_one_nothing_is_lost(connection):
+def test_concurrent_increments_by_compare_and_set_are_not_lost(connection):
     log = connection["log"]
 
     def add():
@@ -225,7 +225,7 @@ def test_of_threads_that_all_add_one_nothing_is_lost(connection):
     log.delete("sum")
 
 
-def test_what_cannot_be_written_is_refused(connection):
+def test_invalid_writes_are_refused(connection):
     for run, kind, words in (
         (lambda: connection["none"], forebay.MissingError, "no table 'none'"),
         (lambda: connection["birds"].put("1", "x"), forebay.UsageError, "batch table"),
@@ -245,7 +245,7 @@ def test_what_cannot_be_written_is_refused(connection):
             run()
 
 
-def test_a_scan_is_of_one_version(tmp_path):
+def test_a_scan_reads_one_version(tmp_path):
     files, path = Files(tmp_path / "store"), str(tmp_path / "store")
     for version in (1, 2):
         rows = {"id": list(range(10_000)), "n": [version] * 10_000}
@@ -271,16 +271,16 @@ def test_a_scan_is_of_one_version(tmp_path):
             assert pa.table(table.scan())["n"].to_pylist() == ["text"]
 
 
-def test_reads_are_repeated_and_a_write_that_was_not_sent_says_so(tmp_path):
+def test_reads_are_repeated_and_an_unsent_write_raises_busy(tmp_path):
     own = Files(tmp_path / "store")
     own.run("create", "count", "--delta", "i64")
     server = own.serve()
     with Relay(server.port) as relay:
-        direct, behind = (
+        direct, relayed = (
             forebay.connect(f"redis://127.0.0.1:{port}", timeout=1)
             for port in (server.port, relay.port)
         )
-        counts = [direct["count"], behind["count"]]
+        counts = [direct["count"], relayed["count"]]
         for count in counts:
             count.delta("x", 1)
         relay.drops = 2
@@ -297,7 +297,7 @@ def test_reads_are_repeated_and_a_write_that_was_not_sent_says_so(tmp_path):
 
 
 def test_a_write_without_an_answer_is_uncertain(server):
-    """A server that reads a write and closes the connection: nobody knows what became of it."""
+    """A server reads a write and closes the connection, so the outcome is unknown."""
     with Relay(server.port) as relay:
         with forebay.connect(f"redis://127.0.0.1:{relay.port}", timeout=5) as connection:
             count = connection["count"]
@@ -312,7 +312,7 @@ def test_a_write_without_an_answer_is_uncertain(server):
             assert count.get_many(["uncertain", "second"]) == [None, None]
 
 
-def test_urls_that_are_none_are_refused():
+def test_invalid_urls_are_refused():
     for url in ("localhost", "http://x", "redis://", "redis://a:b", "redis://u@h:1", "redis://h/x"):
         with pytest.raises(forebay.UsageError):
             forebay.connect(url)
@@ -354,14 +354,14 @@ def test_tls(tmp_path):
             forebay.connect(url, timeout=1)["kv"]
 
 
-def test_without_the_package_redis_it_says_what_to_install(monkeypatch):
+def test_without_the_package_redis_the_error_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(forebay.UsageError, match=r"pip install 'forebay\[redis\]'"):
         forebay.connect("redis://127.0.0.1")
 
 
-def test_the_guide_s_examples_hold(tmp_path):
-    """The Python blocks of docs/reference/python-servers.md, one after another, in one session."""
+def test_the_examples_of_the_guide_hold(tmp_path):
+    """Runs the Python blocks of docs/reference/python-servers.md in order, in one session."""
     own = Files(tmp_path / "store")
     path = str(own.path)
     birds = pa.table({"id": [1, 2, 3], "name": ["wren", "lark", "kite"]})
@@ -386,8 +386,10 @@ def test_the_guide_s_examples_hold(tmp_path):
 
 
 class Relay:
-    """Passes bytes on to a port. Of `drops` requests it ends the connection, and once of that which
-    has `swallows` in it."""
+    """Forwards bytes to a port. It closes the connection of the next `drops` requests.
+
+    It also closes the connection of the first request that contains `swallows`.
+    """
 
     def __init__(self, to: int) -> None:
         self.to, self.drops, self.swallows = to, 0, b""
@@ -440,7 +442,7 @@ class Relay:
 
 
 def test_a_table_that_was_just_made_is_found_by_the_next_command(files, server, connection):
-    """The server looks for new tables five times a second."""
+    """The server checks for new tables five times a second."""
     made = iter(range(100))
 
     def new() -> str:

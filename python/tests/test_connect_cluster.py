@@ -1,4 +1,4 @@
-"""`forebay.connect` to a cluster of three nodes: every key from a node that has it."""
+"""`forebay.connect` to a cluster of three nodes: every key is read from a node that has it."""
 
 import signal
 import threading
@@ -41,7 +41,7 @@ def push(files, table: str, version: int, **options):
 
 @pytest.fixture
 def connection(cluster):
-    # One that does not answer, and one that does.
+    # The first address does not answer; the second one does.
     at = f"127.0.0.1:1,127.0.0.1:{cluster.nodes[1].port}"
     with forebay.connect(f"redis://{at}", timeout=PATIENCE_S) as made:
         yield made
@@ -61,17 +61,17 @@ def test_every_key_is_read(connection):
 
 
 def test_each_key_goes_to_a_node_that_has_it(cluster, connection):
-    def elsewhere():
+    def forwarded():
         names = ("answered", "redirected")
         metric = 'forebay_commands_routed_total{{outcome="{}"}}'.format
         return sum(node.metric(metric(name)) or 0 for node in cluster.nodes for name in names)
 
     tables = [(connection["hashed"], "{}"), (connection["ordered"], "{:05}")]
-    before = elsewhere()
+    before = forwarded()
     for table, form in tables:
         for key in range(300):
             assert table[form.format(key)]["id"] == key
-    assert elsewhere() == before
+    assert forwarded() == before
 
 
 def test_tables_are_scanned_whole(cluster, connection):
@@ -86,7 +86,7 @@ def test_tables_are_scanned_whole(cluster, connection):
     assert [key for key, _ in last] == [f"{ROWS - 1:05}", f"{ROWS - 2:05}"]
 
 
-def test_a_gateway_is_a_server_like_any_other(cluster):
+def test_a_gateway_answers_like_a_server(cluster):
     seeds = ",".join(f"127.0.0.1:{node.gateway}" for node in cluster.nodes)
     with forebay.connect(f"redis://{seeds}") as connection:
         assert len(connection["hashed"].get_many(range(500))) == 500
@@ -130,7 +130,7 @@ def test_no_reply_mixes_versions_while_one_is_rolled_out(cluster, connection):
     assert pa.table(table.scan())["v"].unique().to_pylist() == [2]
 
 
-def test_a_node_that_stands_still_is_gone_around(cluster):
+def test_reads_route_around_a_stopped_node(cluster):
     with forebay.connect(f"redis://127.0.0.1:{cluster.nodes[0].port}", timeout=2) as connection:
         tables = [(connection["ordered"], "{:05}"), (connection["hashed"], "{}")]
         cluster.nodes[2].signal(signal.SIGSTOP)
@@ -143,7 +143,7 @@ def test_a_node_that_stands_still_is_gone_around(cluster):
             cluster.wait_up()
 
 
-def test_a_node_that_dies_is_gone_around(cluster, connection):
+def test_reads_route_around_a_dead_node(cluster, connection):
     ordered, hashed = connection["ordered"], connection["hashed"]
     assert ordered["00001"] and hashed[1]
     cluster.nodes[2].kill()
@@ -154,18 +154,18 @@ def test_a_node_that_dies_is_gone_around(cluster, connection):
         assert [row["id"] for row in hashed.get_many(keys)] == list(keys)
         assert len(list(ordered.scan())) == ROWS
     finally:
-        cluster.nodes[2].start().comes_up()
+        cluster.nodes[2].start().wait_listening()
         cluster.wait_up()
     assert [row["id"] for row in hashed.get_many(range(100))] == list(range(100))
 
 
-def test_a_push_names_the_nodes_that_it_left_out(cluster):
+def test_a_push_names_the_nodes_that_it_excluded(cluster):
     cluster.nodes[2].kill()
     try:
         result = push(cluster.store, "left", 1, partitions=2)
         assert result.swapped and result.excluded == (cluster.nodes[2].name,)
         assert result.undone is None and str(result).endswith(cluster.nodes[2].name)
     finally:
-        cluster.nodes[2].start().comes_up()
+        cluster.nodes[2].start().wait_listening()
         cluster.wait_up()
     assert push(cluster.store, "left", 2, partitions=2).excluded == ()

@@ -72,7 +72,7 @@ def test_an_index_is_loaded_with_its_table(cluster, connection, tmp_path):
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
-def test_all_that_a_table_takes(connection, order):
+def test_every_operation_of_a_table(connection, order):
     table, sums = connection[f"{order}_bytes"], connection[f"{order}_sums"]
     assert table.live and table.order == order
     keys = [f"k{number:04}" for number in range(1200)]
@@ -97,7 +97,7 @@ def test_all_that_a_table_takes(connection, order):
 
 
 class Counting:
-    """A thread that adds one to each of some keys in turn, and notes what became of it."""
+    """A thread that adds one to some keys in turn, and notes the outcomes."""
 
     def __init__(self, connection, order):
         self.table, self.name = connection[f"{order}_sums"], order
@@ -136,10 +136,10 @@ class Counting:
         self.is_over = True
         self.thread.join()
 
-    def goes_on(self):
+    def wait_for_writes(self):
         seen = len(self.written)
         more = seen + 120
-        name = f"{self.name} goes on"
+        name = f"{self.name} keeps writing"
         wait_for(lambda: self.failed or len(self.written) > more, name, PATIENCE_S)
 
     def check(self):
@@ -152,7 +152,7 @@ class Counting:
 
 
 def leader(cluster, table):
-    """The node that leads the table's first partition."""
+    """Returns the node that leads the table's first partition."""
     with cluster.nodes[0].client() as client:
         ((_, _, (first, *_)), *_) = client.execute_command("KV.MAP", table)
     port = int(first.rpartition(":")[2])
@@ -161,10 +161,10 @@ def leader(cluster, table):
 
 def test_no_acknowledged_write_is_lost_or_doubled_when_a_leader_dies(cluster, connection):
     with Counting(connection, "hashed") as hashed, Counting(connection, "ordered") as ordered:
-        hashed.goes_on(), ordered.goes_on()
+        hashed.wait_for_writes(), ordered.wait_for_writes()
         node = leader(cluster, "hashed_sums")
         node.kill()
-        hashed.goes_on(), ordered.goes_on()
-        node.start().comes_up()
-        hashed.goes_on(), ordered.goes_on()
+        hashed.wait_for_writes(), ordered.wait_for_writes()
+        node.start().wait_listening()
+        hashed.wait_for_writes(), ordered.wait_for_writes()
     hashed.check(), ordered.check()

@@ -1,4 +1,4 @@
-"""What Python programs expect of tables of servers: Arrow, frames, pickles, forks, threads."""
+"""Python idioms for tables of servers: Arrow, frames, pickles, forks, threads."""
 
 import asyncio
 import decimal
@@ -49,7 +49,7 @@ def connection(url):
         yield made
 
 
-def test_many_values_as_arrow_are_those_of_a_store(files, connection):
+def test_many_values_as_arrow_equal_those_of_a_store(files, connection):
     with forebay.open(files.path) as store:
         for name, keys in (("names", ["00007", "x", "09999", "00007"]), ("hashed", [7, -1, 8])):
             mine, other = store[name], connection[name]
@@ -80,7 +80,7 @@ def test_a_scan_of_some_columns(files, connection):
     assert scan.to_arrow().to_pydict() == {"name": ["n9998", "n9999"], "id": [9998, 9999]}
     assert scan.schema.names == ["name", "id"] == pa.schema(scan).names
     assert list(scan)[0] == ("09998", {"name": "n9998", "id": 9998})
-    assert list(list(scan)[0][1]) == ["name", "id"], "in the order that was asked for"
+    assert list(list(scan)[0][1]) == ["name", "id"], "in the requested order"
     people = connection["people"]
     assert list(people.scan(columns=["key", "n"])) == [("k", {"n": 1})]
     assert people.scan(columns=["key", "n"]).to_arrow().to_pydict() == {"key": ["k"], "n": [1]}
@@ -92,7 +92,7 @@ def test_a_scan_of_some_columns(files, connection):
     assert connection["counts"].scan(columns=["value"]).schema.names == ["value"]
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are(files, connection):
+def test_a_missing_column_is_reported_with_the_existing_ones(files, connection):
     with forebay.open(files.path) as store:
         for call in (
             lambda table: table.scan(columns=["nme"]),
@@ -108,7 +108,7 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(files, connectio
             assert "no column 'nme'; did you mean 'name'?; there are: id, name, half" in reported[0]
 
 
-def test_all_of_a_table_is_a_frame(files, connection):
+def test_a_whole_table_is_read_as_a_frame(files, connection):
     with forebay.open(files.path) as store:
         mine, other = store["names"], connection["names"]
         assert other.schema == mine.schema and other.to_arrow() == mine.to_arrow()
@@ -124,7 +124,7 @@ def test_all_of_a_table_is_a_frame(files, connection):
     assert pl.DataFrame(other.scan(limit=2)).height == 2
 
 
-def test_a_package_that_is_not_there_is_named(connection, monkeypatch):
+def test_a_missing_package_is_named(connection, monkeypatch):
     for package in ("polars", "pandas"):
         monkeypatch.setitem(__import__("sys").modules, package, None)
         with pytest.raises(forebay.UsageError, match=f"pip install {package}"):
@@ -138,12 +138,12 @@ def test_pickles_connect_again(url, connection):
     assert again["00007"]["name"] == "n7" and made["names"].name == again.name == "names"
     assert [key for key, _ in walked] == ["09999"]
     made.close()
-    assert table["00008"]["name"] == "n8", "the first goes on"
-    with forebay.connect("redis://127.0.0.1:1", timeout=0.2) as nobody:
-        # Nobody is asked before the first call.
-        assert isinstance(pickle.loads(pickle.dumps(nobody)), forebay.Connection)
+    assert table["00008"]["name"] == "n8", "the first connection stays open"
+    with forebay.connect("redis://127.0.0.1:1", timeout=0.2) as unreachable:
+        # No server is asked before the first call.
+        assert isinstance(pickle.loads(pickle.dumps(unreachable)), forebay.Connection)
         with pytest.raises(forebay.BusyError):
-            pickle.loads(pickle.dumps(nobody))["names"]
+            pickle.loads(pickle.dumps(unreachable))["names"]
 
 
 def test_pickles_have_the_login_and_the_options(tmp_path):
@@ -169,7 +169,7 @@ def test_workers_of_a_pool_get_tables(connection, start):
 
 
 def sockets(connection) -> set[tuple[str, int]]:
-    """This process's ends of the connections that were made."""
+    """Returns this process's ends of the open connections."""
     found = set()
     for pool in connection._servers.wire._pools.values():
         for one in [*pool._available_connections, *pool._in_use_connections]:
@@ -192,7 +192,7 @@ def test_a_forked_child_makes_connections_of_its_own(connection):
         return len(names), len(theirs), theirs & mine
 
     assert in_a_child(child) == "(50, 1, set())"
-    # What the child closed was its own.
+    # The child closed only its own connection.
     assert table["00008"]["name"] == "n8" and sockets(connection) == mine
 
 
@@ -213,8 +213,8 @@ def test_parent_and_child_read_at_the_same_time(connection):
     try:
         for turn in range(5):
             keys = [f"{id:05}" for id in range(turn * 300, turn * 300 + 300)]
-            said = in_a_child(lambda keys=keys: [table[key]["id"] for key in keys])
-            assert said == str([int(key) for key in keys])
+            reply = in_a_child(lambda keys=keys: [table[key]["id"] for key in keys])
+            assert reply == str([int(key) for key in keys])
     finally:
         done.set()
         for thread in threads:
@@ -240,7 +240,7 @@ def test_a_closed_connection_connects_again(url):
     assert sockets(connection) == set()
 
 
-def test_an_event_loop_goes_on_while_many_keys_are_read(connection):
+def test_an_event_loop_keeps_running_while_many_keys_are_read(connection):
     table = connection["names"]
     keys = [f"{id:05}" for id in range(ROWS)]
 
@@ -257,12 +257,12 @@ def test_an_event_loop_goes_on_while_many_keys_are_read(connection):
 
 
 def test_a_connection_knows_whether_there_is_a_table(connection):
-    assert "names" in connection and "nobody" not in connection
+    assert "names" in connection and "unreachable" not in connection
     with pytest.raises(TypeError):
         iter(connection)
 
 
-def test_what_is_no_address_and_no_number_is_told(url, connection):
+def test_invalid_addresses_and_numbers_are_refused(url, connection):
     with pytest.raises(TypeError, match="url is str, as in 'redis://127.0.0.1:7379', not 5"):
         forebay.connect(5)
     for timeout in ["x", 0, -1, True, float("nan")]:
@@ -299,7 +299,7 @@ def test_frames_without_columns_have_as_many_rows(files, connection):
             assert table.get_many_arrow(["00001", "x"], columns=[]).num_rows == 2
 
 
-def test_decimals_beyond_the_digits_of_their_type_are_those_of_a_store(files, connection):
+def test_decimals_beyond_the_digits_of_their_type_equal_those_of_a_store(files, connection):
     most = 2**127 - 1
     data = duckdb.sql(f"select 1 as id, {most}::hugeint as n union all select 2, -5")
     mine, other = served(files, connection, "huge", data.union(duckdb.sql("select 3, null")))
@@ -313,7 +313,7 @@ def test_decimals_beyond_the_digits_of_their_type_are_those_of_a_store(files, co
             call()
 
 
-def test_what_polars_has_no_type_for_is_told(files, connection):
+def test_types_that_polars_lacks_are_reported(files, connection):
     data = [{"id": 1, "n": decimal.Decimal("1" * 40)}]
     for table in served(files, connection, "long", data):
         with pytest.raises(forebay.UsageError, match="polars does not hold the types of all"):
@@ -324,7 +324,7 @@ def test_what_polars_has_no_type_for_is_told(files, connection):
             table.to_polars()
 
 
-def test_keys_that_are_no_text_are_told_as_python_has_it(tmp_path):
+def test_keys_that_are_not_text_are_reported_with_the_option_of_python(tmp_path):
     with forebay.open(tmp_path / "store", create=True) as store:
         table = store.create("t")
         table.put(b"\xff", "v")
@@ -333,7 +333,7 @@ def test_keys_that_are_no_text_are_told_as_python_has_it(tmp_path):
                 call()
 
 
-def test_values_have_at_most_what_servers_take(connection):
+def test_values_longer_than_servers_accept_are_refused(connection):
     texts = connection["texts"]
     most = b"x" * (16 << 20)
     texts.put("most", most)
@@ -348,7 +348,7 @@ def test_values_have_at_most_what_servers_take(connection):
     assert "k" not in texts
 
 
-def test_how_long_keys_last(connection):
+def test_keys_last_for_their_ttl(connection):
     texts, day = connection["texts"], 86_400
     for ttl in (day, timedelta(days=1), "1d", "24 h", np.float64(day)):
         texts.put("k", "v", ttl=ttl)

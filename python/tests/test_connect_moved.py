@@ -1,4 +1,4 @@
-"""Writes whose keys move, and writes that may be done, by servers that say what a test wants."""
+"""Writes whose keys move, and uncertain writes, against servers that answer as a test wants."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ SCHEMA = {
 
 
 class Fake:
-    """A node of a cluster that answers a SET of a key by `answers`, or OK, and notes it."""
+    """A node that answers a SET of a key from `answers`, or OK, and notes it."""
 
     def __init__(self, state: "State") -> None:
         self.state, self.answers = state, {}
@@ -63,7 +63,7 @@ class Fake:
 
 
 class State:
-    """Which port the map names."""
+    """The port that the map names."""
 
     port = 0
 
@@ -92,7 +92,7 @@ def table(nodes):
         yield connection["t"]
 
 
-def test_a_write_that_moved_is_sent_where_its_key_is_and_others_are_not(nodes, table):
+def test_only_a_write_whose_key_moved_is_sent_to_the_other_node(nodes, table):
     first, second = nodes
     first.answers = {"t:b": f"-MOVED 7 127.0.0.1:{second.port}"}
     assert table.put_many({"a": "1", "b": "2", "c": "3"}) == 3
@@ -107,14 +107,14 @@ def test_a_write_that_moved_is_sent_where_its_key_is_and_others_are_not(nodes, t
         "-UNCERTAIN the leader is gone",
     ],
 )
-def test_a_write_of_which_nobody_knows_is_not_sent_again(nodes, table, answer):
+def test_an_uncertain_write_is_not_sent_again(nodes, table, answer):
     nodes[0].answers = {"t:a": answer}
     with pytest.raises(forebay.UncertainError, match="not sent again"):
         table.put("a", "1")
     assert nodes[0].sets == ["t:a"] and nodes[1].sets == []
 
 
-def test_a_key_that_moves_for_ever_is_given_up(nodes):
+def test_a_key_that_moves_for_ever_ends_in_an_error(nodes):
     first = nodes[0]
     first.answers = {"t:a": f"-MOVED 7 127.0.0.1:{first.port}"}
     with forebay.connect(f"redis://127.0.0.1:{first.port}", timeout=0.3) as connection:
@@ -123,7 +123,7 @@ def test_a_key_that_moves_for_ever_is_given_up(nodes):
     assert len(first.sets) > 1
 
 
-def test_a_refused_write_is_told_and_not_sent_again(nodes, table):
+def test_a_refused_write_is_reported_and_not_sent_again(nodes, table):
     nodes[0].answers = {"t:a": "-OOM no memory for writes"}
     with pytest.raises(forebay.Error, match="no memory for writes"):
         table.put("a", "1")
@@ -131,7 +131,7 @@ def test_a_refused_write_is_told_and_not_sent_again(nodes, table):
 
 
 @pytest.mark.parametrize("code", ["TRYAGAIN nothing was written:", "NOREPLICAS no majority:"])
-def test_a_write_that_was_not_made_is_sent_again_until_the_time_is_over(nodes, code):
+def test_an_unwritten_write_is_sent_again_until_the_timeout(nodes, code):
     first = nodes[0]
     first.answers = {"t:a": f"-{code} nobody leads"}
     with forebay.connect(f"redis://127.0.0.1:{first.port}", timeout=0.3) as connection:

@@ -1,4 +1,4 @@
-"""Data in memory into other types, held against tests/oracle.
+"""Conversions of data in memory to other types, compared with tests/oracle.
 
 The oracle is the model of docs/reference/conversions.md.
 
@@ -32,7 +32,7 @@ def converts(a, b):
 
 
 def fill(targets, seed=SEED):
-    """Columns of random pairs that convert, a third of them nested."""
+    """Returns columns of random pairs that convert; a third of them are nested."""
     rng = random.Random(seed)
     trial = Trial(rng)
     while len(trial.columns) < COLUMNS * ROUNDS:
@@ -46,7 +46,7 @@ def fill(targets, seed=SEED):
 
 
 def given(trial):
-    """The types of a trial's columns, as the parameter `column` takes them."""
+    """Returns the types of a trial's columns in the form of the parameter `column`."""
     words = [word for word in trial.words() if word != "--column"]
     return dict(word.split(":", 1) for word in words)
 
@@ -97,11 +97,13 @@ def test_types_that_do_not_convert(path):
             )
         for t in (a, b):
             text = str(refused.value).lower()
-            assert any(word in text for word in types.said(t)), f"seed {SEED}: {a} to {b}: {text}"
+            assert any(word in text for word in types.words_for(t)), (
+                f"seed {SEED}: {a} to {b}: {text}"
+            )
 
 
-def test_batches_of_a_stream_are_converted_alike(path, tmp_path):
-    """Rows are counted through the whole stream, whichever thread reads a batch."""
+def test_batches_of_a_stream_are_converted_like_a_table(path, tmp_path):
+    """Row numbers count through the whole stream, in any thread that reads a batch."""
     trial, rejects = fill(NAMED), tmp_path / "rejects.jsonl"
     table = trial.table()
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=7))
@@ -109,17 +111,17 @@ def test_batches_of_a_stream_are_converted_alike(path, tmp_path):
     check_stored(trial, path, rejects)
 
 
-def test_a_frame_of_polars_is_converted_alike(path):
+def test_a_frame_of_polars_is_converted_like_a_table(path):
     frame = pl.DataFrame({"id": [1, 2], "n": [1.0, 2.0], "s": [["1"], ["2", None]]})
     column = {"n": "int8", "s": "list(int32)"}
     forebay.push(frame, "t", key="{id}", column=column, store=path)
     with forebay.open(path) as store:
         assert store["t"][2] == {"id": 2, "n": 2, "s": [2, None]}
-    halves = frame.with_columns(pl.lit(0.5).alias("n"))
+    fractional = frame.with_columns(pl.lit(0.5).alias("n"))
     with pytest.raises(forebay.DataError, match="row 1.*'n'.*0.5"):
-        forebay.push(halves, "t", key="{id}", column=column, store=path)
+        forebay.push(fractional, "t", key="{id}", column=column, store=path)
     column["n"] = "int8:round"
-    forebay.push(halves, "t", key="{id}", column=column, store=path)
+    forebay.push(fractional, "t", key="{id}", column=column, store=path)
     with forebay.open(path) as store:
         assert store["t"][1] == {"id": 1, "n": 1, "s": [1]}
 

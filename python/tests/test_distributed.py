@@ -1,4 +1,4 @@
-"""Pushes whose rows tasks bring: the surface that engines are attached to, driven by hand."""
+"""Pushes by tasks: the interface for engines, driven without an engine."""
 
 import json
 import os
@@ -17,7 +17,7 @@ BOUNDARIES = ["bird/0100", "bird/0640"]
 
 
 class Engine:
-    """What Spark does, in this process: parts of a table, a shuffle, parts of the version."""
+    """Does the work of Spark in this process: splits rows, shuffles, writes partitions."""
 
     def __init__(self, path, rows, words, parts=3):
         self.scratch = Path(path).parent / "scratch"
@@ -53,7 +53,7 @@ class Engine:
         return writer.finish()
 
     def shuffled(self, records):
-        """The records of each partition."""
+        """Returns the records of each partition."""
         records = records.sort_by([("source", "ascending"), ("sequence", "ascending")])
         every = range(self.push.partitions)
         return [records.filter(pc.equal(records["partition"], part)) for part in every]
@@ -68,19 +68,19 @@ class Engine:
 
 
 def unpacked(sent):
-    """The records that bunches hold: lengths of key and rest, key, rest."""
+    """Returns the records in chunks. Each has the lengths of key and rest, the key, the rest."""
     found = []
     for row in sent.to_pylist():
-        bunch = row["records"] if row["sequence"] >= 0 else b""
-        while bunch:
-            key, rest = struct.unpack_from("<HI", bunch)
-            found.append(bunch[6 : 6 + key + rest])
-            bunch = bunch[6 + key + rest :]
+        chunk = row["records"] if row["sequence"] >= 0 else b""
+        while chunk:
+            key, rest = struct.unpack_from("<HI", chunk)
+            found.append(chunk[6 : 6 + key + rest])
+            chunk = chunk[6 + key + rest :]
     return found
 
 
 def files(path):
-    """The files of the version that serves, partition by partition."""
+    """Returns the run files of the newest version in the order of partitions."""
     table = Path(path) / "tables" / "birds"
     versions = sorted(table.glob("versions/*.manifest"))
     manifest = json.loads(versions[-1].read_text().rsplit("xxh3", 1)[0])
@@ -111,7 +111,7 @@ def test_tasks_and_a_local_push_make_the_same_version(birds, path, tmp_path, opt
         assert ours["birds"].get_many(keys) == theirs["birds"].get_many(keys)
 
 
-def test_partitions_are_cut_by_samples(birds, path):
+def test_partitions_are_split_by_samples(birds, path):
     engine = Engine(path, birds, ["--order=ordered", "--partitions=4"])
     assert engine.push.needs_samples
     with pytest.raises(forebay.UsageError, match="sample"):
@@ -208,13 +208,13 @@ def test_batches_are_converted_by_name_exactly(path):
     assert encode([{"x": 3}, {}], {"x": pa.int8()})[0] == wanted[0]
     with pytest.raises(forebay.DataError, match="'at'.*more"):
         encode([{"x": 3, "more": 1}, {}], {"x": pa.int8(), "more": pa.int8()})
-    halves = [{"x": 3.0}, {"x": 0.5}], {"x": pa.float64()}
+    fractional = [{"x": 3.0}, {"x": 0.5}], {"x": pa.float64()}
     with pytest.raises(forebay.DataError, match="part 0: row 2: .*'at.*0.5"):
-        encode(*halves)
-    assert encode(*halves, bad_rows="skip") == wanted[:1]
+        encode(*fractional)
+    assert encode(*fractional, bad_rows="skip") == wanted[:1]
 
 
-def test_junk_is_refused_in_words(birds, path):
+def test_random_bytes_are_refused_with_a_reason(birds, path):
     engine = Engine(path, birds, ["--partitions=2"])
     recipe = engine.push.recipe()
     for junk in [b"", b"{}", recipe[:-3], recipe.replace(b'"key"', b'"kez"')]:

@@ -1,4 +1,4 @@
-"""Pushes whose rows tasks bring, into a real S3 server, with tasks that fail and die."""
+"""Pushes by tasks into a real S3 server, with tasks that fail and die."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from test_distributed import Engine, files
 import forebay
 from forebay._forebay import PartWriter
 
-# A task in a process of its own: what it is given is a recipe and its records.
+# A task in a process of its own. It gets a recipe and its records.
 TASK = """
 import sys, pyarrow as pa
 from forebay._forebay import PartWriter
@@ -28,7 +28,7 @@ print("\\0".join(writer.finish()), end="")
 """
 
 
-# A driver in a process of its own, which builds a version and waits for a word before the commit.
+# A driver in a process of its own. It builds a version and waits for input before the commit.
 DRIVER = """
 import sys, pyarrow as pa
 sys.path[:0] = sys.argv[2:]
@@ -47,7 +47,7 @@ except forebay.Error as error:
 
 
 def drive(url, tmp_path):
-    """Starts one, as on another machine, and waits until it has built the version."""
+    """Starts a driver, as if on another machine, and waits until it has built the version."""
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER, url, *sys.path],
         env={**os.environ, "FOREBAY_WORK_DIR": str(tmp_path / "other")},
@@ -75,7 +75,7 @@ def remote(s3_server, s3_environment, tmp_path, request):
 
 @pytest.fixture
 def wide():
-    """Rows of 10 kB that nothing makes smaller: 30 MB in all, so that each run is sent in parts."""
+    """Incompressible rows of 10 kB, 30 MB in all, so that each run is uploaded in parts."""
     ids = list(range(3000))
     return pa.table({"id": pa.array(ids, pa.int64()), "data": [os.urandom(10_000) for _ in ids]})
 
@@ -92,7 +92,7 @@ def engine(remote, rows, words, tmp_path):
 
 
 def start(engine, records, folder, endpoint=None):
-    """A task on another machine, as it were."""
+    """Starts a task, as if on another machine."""
     folder.mkdir()
     (folder / "recipe").write_bytes(engine.push.recipe())
     with pa.ipc.new_file(folder / "records", records.schema) as file:
@@ -122,7 +122,7 @@ def test_runs_go_straight_into_the_bucket(birds, remote, tmp_path):
     parts = distributed.shuffled(distributed.encode())
     tasks = [start(distributed, part, tmp_path / f"{at}") for at, part in enumerate(parts)]
     found = [report for task in tasks for report in reports(task)]
-    # Nothing stays where tasks ran.
+    # Tasks leave no files on their machines.
     assert all(os.listdir(tmp_path / f"{at}" / "scratch") == [] for at in range(3))
     held, text, _ = distributed.push.commit(found)
     assert (held, json.loads(text)["rows"]) == (False, 1000)
@@ -136,7 +136,7 @@ def test_runs_go_straight_into_the_bucket(birds, remote, tmp_path):
         assert store["birds"]["bird/0007"]["name"] == "bird 7"
 
 
-def test_what_dead_tasks_left_is_given_up(wide, remote, proxy, tmp_path):
+def test_files_of_dead_tasks_are_removed(wide, remote, proxy, tmp_path):
     distributed = engine(remote, wide, ["--partitions=2"], tmp_path)
     first, second = distributed.shuffled(distributed.encode())
     stuck, go = threading.Event(), threading.Event()
@@ -153,7 +153,7 @@ def test_what_dead_tasks_left_is_given_up(wide, remote, proxy, tmp_path):
     go.set()
     dies.communicate()
     assert remote.keys("tables/birds/uploads") and not remote.keys("tables/birds/runs")
-    # Another one came to its end and was not told of; a third one counts.
+    # A second task ends and is not reported; a third one is.
     lost = reports(start(distributed, first, tmp_path / "lost"))
     counts = reports(start(distributed, first, tmp_path / "counts"))
     assert len(remote.keys("tables/birds/runs")) == 2 and lost != counts
@@ -165,7 +165,7 @@ def test_what_dead_tasks_left_is_given_up(wide, remote, proxy, tmp_path):
         assert store["birds"]["bird/0999"]["data"] == wide["data"][999].as_py()
 
 
-def test_a_task_that_fails_gives_up_what_it_began(wide, remote, proxy, tmp_path, monkeypatch):
+def test_a_failed_task_removes_its_files(wide, remote, proxy, tmp_path, monkeypatch):
     distributed = engine(remote, wide, ["--partitions=2"], tmp_path)
     first, _ = distributed.shuffled(distributed.encode())
 
@@ -186,7 +186,9 @@ def test_a_task_that_fails_gives_up_what_it_began(wide, remote, proxy, tmp_path,
     assert forebay.push(wide, "birds", key="bird/{id:04}", store=url(remote)).version == 1
 
 
-def test_a_slow_store_that_answers_5xx_is_asked_again(birds, remote, proxy, tmp_path, monkeypatch):
+def test_requests_to_a_store_that_answers_5xx_are_repeated(
+    birds, remote, proxy, tmp_path, monkeypatch
+):
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
     refused = set()
 
@@ -203,7 +205,7 @@ def test_a_slow_store_that_answers_5xx_is_asked_again(birds, remote, proxy, tmp_
     assert len(refused) > 5
 
 
-def test_two_pushes_at_once_and_a_run_that_went(birds, remote, tmp_path):
+def test_a_second_push_and_a_missing_run_are_refused(birds, remote, tmp_path):
     distributed = engine(remote, birds, ["--partitions=2"], tmp_path)
     os.environ["FOREBAY_WORK_DIR"] = str(tmp_path / "elsewhere")
     with pytest.raises(forebay.BusyError):
@@ -216,34 +218,34 @@ def test_two_pushes_at_once_and_a_run_that_went(birds, remote, tmp_path):
     assert not remote.keys("tables/birds/versions") and not remote.keys("tables/birds/runs")
 
 
-def test_a_driver_that_died_is_followed_by_the_next_push(birds, remote, tmp_path):
+def test_the_next_push_succeeds_after_a_driver_died(birds, remote, tmp_path):
     driver = drive(url(remote), tmp_path)
     assert len(remote.keys("tables/birds/runs")) == 2
     with pytest.raises(forebay.BusyError):
         forebay.push(birds, "birds", key="bird/{id:04}", store=url(remote))
     driver.kill()
     driver.communicate()
-    # From its own place of work that is at once; else the lease has to run out.
+    # A push with the same work directory starts at once; others wait until the lease expires.
     other = tmp_path / "other"
     result = forebay.push(birds, "birds", key="bird/{id:04}", store=url(remote), work_dir=other)
     assert (result.version, result.rows) == (1, 1000)
     assert len(remote.keys("tables/birds/runs")) == 1
 
 
-def test_a_driver_that_was_held_up_loses_to_who_came_meanwhile(birds, remote, tmp_path):
+def test_a_delayed_driver_loses_to_a_push_that_ran_meanwhile(birds, remote, tmp_path):
     driver = drive(url(remote), tmp_path)
     driver.send_signal(signal.SIGSTOP)
     result = forebay.push(birds, "birds", key="bird/{id:04}", store=url(remote))
     assert result.version == 1
     driver.send_signal(signal.SIGCONT)
-    said, _ = driver.communicate("go on\n", timeout=60)
-    assert "taken over by another process" in said and "run the command again" in said
+    output, _ = driver.communicate("continue\n", timeout=60)
+    assert "taken over by another process" in output and "run the command again" in output
     with forebay.open(url(remote)) as store:
         assert store["birds"].version == 1 and len(store["birds"].get_many(["bird/0999"])) == 1
         assert store["birds"]["bird/0999"]["name"] == "bird 999"
 
 
-def test_what_is_missing_on_the_task_s_machine_is_named(birds, remote, tmp_path, monkeypatch):
+def test_missing_credentials_of_a_task_are_reported(birds, remote, tmp_path, monkeypatch):
     distributed = engine(remote, birds, ["--partitions=2"], tmp_path)
     recipe = distributed.push.recipe()
     for secret in (KEY, SECRET):

@@ -1,4 +1,4 @@
-"""Everything public tells what it is: texts, parameters and examples, as `help` shows them."""
+"""Every public name has a docstring with parameters and examples, as `help` shows them."""
 
 import dataclasses
 import inspect
@@ -19,12 +19,12 @@ from examples import run_example
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What comes of Python's own classes, of which nothing is to be told here.
+# Members of Python's own classes need no text here.
 _OWN_OF_PYTHON = (list, tuple, Exception, object)
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties of a class; those of Python's own are left out."""
+    """Yields the public methods and properties of a class, except those of Python's classes."""
     of_python = {name for own in _OWN_OF_PYTHON if issubclass(cls, own) for name in dir(own)}
     for name in dir(cls):
         item = inspect.getattr_static(cls, name)
@@ -43,7 +43,7 @@ def fields(cls: type) -> tuple[str, ...]:
 
 
 def public() -> Iterator[tuple[str, Any, type | None]]:
-    """Names, what they are of, and the class where one is of a class."""
+    """Yields names with their items, and the class of a member."""
     for module in (forebay, forebay.spark, forebay.ray):
         for name in module.__all__:
             item = getattr(module, name)
@@ -59,14 +59,14 @@ PUBLIC = {name: (item, of) for name, item, of in public()}
 
 
 def problems(item: Any) -> list[str]:
-    """What the text of something public lacks."""
+    """Returns the faults of the text of a public item."""
     text = item.__doc__
     if not text or not text.strip():
         return ["it has no text"]
     found = [] if ">>> " in text else ["it has no example"]
     for name in fields(item) if inspect.isclass(item) else _parameters(item):
         if not re.search(rf"`{name}`|^ *{name} \(", text, re.MULTILINE):
-            found.append(f"the text does not tell of {name}")
+            found.append(f"the text does not mention {name}")
     return found
 
 
@@ -78,18 +78,18 @@ def _parameters(item: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_it_has_a_text_with_all_parameters_and_an_example(name):
+def test_every_public_name_documents_its_parameters_with_an_example(name):
     assert problems(PUBLIC[name][0]) == []
 
 
-def test_what_lacks_a_text_a_parameter_or_an_example_is_found():
+def test_missing_texts_parameters_and_examples_are_found():
     def bare(one): ...
 
     def reported(one, two):
         """It takes `one`."""
 
     @dataclasses.dataclass
-    class Told:
+    class Partial:
         """`one`.
 
         >>> 1
@@ -100,8 +100,8 @@ def test_what_lacks_a_text_a_parameter_or_an_example_is_found():
         two: int
 
     assert problems(bare) == ["it has no text"]
-    assert problems(reported) == ["it has no example", "the text does not tell of two"]
-    assert problems(Told) == ["the text does not tell of two"]
+    assert problems(reported) == ["it has no example", "the text does not mention two"]
+    assert problems(Partial) == ["the text does not mention two"]
     assert len(PUBLIC) > 120 and "forebay.Table.get_many" in PUBLIC
 
 
@@ -121,9 +121,11 @@ def url(tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if not name.startswith("forebay.ray.")])
-def test_its_example_holds(name, url, tmp_path, monkeypatch):
-    """That of a method goes on from that of its class. Those of Spark and Ray run beside others
-    that have sessions of them: test_spark.py, test_ray.py and so on."""
+def test_the_example_of_every_public_name_holds(name, url, tmp_path, monkeypatch):
+    """The example of a method continues that of its class.
+
+    Examples of Spark and Ray run where a session exists: in test_spark.py, test_ray.py and others.
+    """
     if name.startswith("forebay.spark."):
         return
     monkeypatch.chdir(tmp_path)
@@ -137,12 +139,12 @@ def test_its_example_holds(name, url, tmp_path, monkeypatch):
             opened.close()
 
 
-def test_the_package_s_own_example_holds(tmp_path):
+def test_the_example_of_the_package_holds(tmp_path):
     names = run_example(forebay.__doc__ or "", "forebay", {"store": str(tmp_path / "store")})
     assert "result" in names
 
 
-def test_what_is_the_package_s_own_is_not_shown():
+def test_internal_methods_are_not_shown():
     own = {"go_to", "write_many", "open_url", "close_table", "live_stats", "verify_live", "of"}
     for cls in (forebay.Table, forebay.Store, forebay.TableInfo, forebay.VersionInfo):
         assert not own & set(dir(cls)) and "of_version" not in dir(cls)
@@ -158,13 +160,13 @@ def test_what_is_the_package_s_own_is_not_shown():
     assert "scan(self, /, start=None, end=None, *, limit=None, reverse=False" in shown
 
 
-def test_options_tell_their_types_and_meanings():
+def test_options_show_their_types_and_meanings():
     text = inspect.getdoc(forebay.push) or ""
     assert re.search(r"^  order \(\"hashed\" \| \"ordered\"\): ", text, re.MULTILINE)
     assert re.search(r"^  store \(path\): directory or URL of the store", text, re.MULTILINE)
 
 
-def test_the_stub_tells_the_same_as_the_extension_module():
+def test_the_stub_has_the_texts_of_the_extension_module():
     words = [sys.executable, str(ROOT / "scripts" / "stub-docs"), "--check"]
     checked = subprocess.run(words, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr

@@ -1,4 +1,4 @@
-"""Dry runs from Python: of data in memory and of streams, and what they show."""
+"""Dry runs from Python, of data in memory and of streams, and their output."""
 
 import pyarrow as pa
 import pytest
@@ -11,7 +11,7 @@ def birds():
     return pa.table({"id": range(500), "name": [f"bird {i}" for i in range(500)]})
 
 
-def test_nothing_is_written_and_what_is_told_is_done(birds, path):
+def test_a_dry_run_writes_nothing_and_reports_what_the_push_does(birds, path):
     tried = forebay.push(birds, "birds", key="{id}", store=path, dry_run=True)
     with pytest.raises(forebay.MissingError):
         forebay.open(f"{path}/tables")
@@ -31,7 +31,7 @@ def test_nothing_is_written_and_what_is_told_is_done(birds, path):
         assert store["birds"].version == 1
 
 
-def test_of_a_stream_only_what_is_read_is_taken(path):
+def test_a_dry_run_takes_only_the_batches_that_it_reads(path):
     taken = []
 
     def batches():
@@ -49,7 +49,7 @@ def test_of_a_stream_only_what_is_read_is_taken(path):
     assert tried.rows == 1_000_000 and tried.exact
 
 
-def test_a_push_that_would_fail_is_told_not_raised(path):
+def test_a_push_that_would_fail_is_reported_and_not_raised(path):
     data = pa.table({"id": [1, None, 1]})
     tried = forebay.push(data, "t", key="{id}", store=path, dry_run=True)
     assert tried.outlook == "fail" and "'id' is null" in tried.problem
@@ -57,12 +57,12 @@ def test_a_push_that_would_fail_is_told_not_raised(path):
     assert tried.bad_rows[0].place == "row 2"
     with pytest.raises(forebay.DataError):
         forebay.push(data, "t", key="{id}", store=path)
-    # What no row is needed for is raised as ever.
+    # Errors that need no row are still raised.
     with pytest.raises(forebay.DataError, match="nothing"):
         forebay.push(data, "t", key="{nothing}", store=path, dry_run=True)
 
 
-def test_losses_that_were_asked_for_are_told(path):
+def test_requested_losses_are_reported(path):
     data = pa.table({"id": [1, 2, 3], "price": [1.5, 2.0, 2.25]})
     options = {"key": "{id}", "store": path, "column": {"price": "int64:round"}}
     tried = forebay.push(data, "t", dry_run=True, **options)
@@ -72,7 +72,7 @@ def test_losses_that_were_asked_for_are_told(path):
     assert "price: 2 values rounded" in str(done)
 
 
-def test_it_shows_itself(birds, path):
+def test_a_dry_run_has_text_and_html(birds, path):
     tried = forebay.push(birds, "birds", key="{id}", store=path, dry_run=True)
     assert repr(tried) == "<forebay dry run: birds version 1 would serve>"
     text = str(tried)
@@ -81,13 +81,13 @@ def test_it_shows_itself(birds, path):
     assert "<td" in tried._repr_html_() and "column name" in tried._repr_html_()
 
 
-def test_its_problem_is_in_words_of_python(path):
+def test_problems_name_the_options_of_python(path):
     tried = forebay.push(pa.table({"id": [1, None]}), "t", key="{id}", store=path, dry_run="all")
     assert 'leave such rows out by bad_rows="skip"' in tried.problem
     assert "--" not in str(tried)
 
 
-def test_statistics_are_those_of_the_push_and_of_the_difference(path):
+def test_statistics_equal_those_of_the_push_and_of_the_difference(path):
     def prices(scale):
         return pa.table({"id": range(200), "price": [scale * (10 + i / 10) for i in range(200)]})
 

@@ -1,8 +1,8 @@
-"""The online store for Feast, in one process: the contract of Feast's stores, and what ours adds.
+"""The online store for Feast in one process: the contract of Feast's stores, and our additions.
 
-The contract is what Feast's own tests of online stores ask for (its universal tests of online
-retrieval, types, pushes and materialisation); they are in no package, so that these stand for them.
-`feast_universal.py` runs them in a checkout of Feast."""
+Feast's own universal tests define the contract: online retrieval, types, pushes and
+materialisation. No package has them, so these tests stand for them. `feast_universal.py` runs them
+in a checkout of Feast."""
 
 import asyncio
 import subprocess
@@ -49,12 +49,12 @@ def versions(repo: Repo, table="shop.stats") -> list[tuple[int, bool]]:
         return [(one.version, one.serving) for one in store[table].versions()]
 
 
-# What Feast asks of every store.
+# The contract of every store of Feast.
 
 
 @pytest.mark.parametrize("engine", ["local", ENGINE])
-def test_all_types_are_those_of_sqlite(tmp_path, engine):
-    """Both ways in give what Feast's own store gives: by its local engine, and by ours."""
+def test_all_types_equal_those_of_sqlite(tmp_path, engine):
+    """With Feast's local engine and with ours, results equal those of Feast's own store."""
     ours = Repo(tmp_path / "ours", engine)
     theirs = Repo(tmp_path / "theirs", "local", **SQLITE)
     answers = []
@@ -68,7 +68,7 @@ def test_all_types_are_those_of_sqlite(tmp_path, engine):
 
 
 def test_the_newest_row_wins(repo):
-    """By event timestamp, then by when it was made, within a file, a write, and between both."""
+    """The event timestamp decides, then the creation time: in a file, a write, or across both."""
     repo.write(
         id=[1, 1, 2, 2, 3],
         event_timestamp=[NOW - HOUR, NOW - 2 * HOUR, NOW - HOUR, NOW - HOUR, NOW],
@@ -85,7 +85,7 @@ def test_the_newest_row_wins(repo):
     assert repo.read([1, 3], "x") == {"x": [12, 30]}
     repo.features.write_to_online_store("stats", row(1, NOW - 3 * HOUR, x=14))
     assert repo.read([1], "x") == {"x": [12]}
-    # A later materialisation wins over what was written row by row before it.
+    # A later materialisation replaces earlier single writes.
     repo.write(id=[1], event_timestamp=[NOW + HOUR / 2], x=[15])
     repo.materialize(NOW, END)
     assert repo.read([1, 2, 3], "x") == {"x": [15, 21, 30]}
@@ -106,7 +106,7 @@ def test_event_timestamps_and_statuses(repo):
 
 
 def test_keys(repo):
-    """Several join keys, text with what stands between them, empty text, no entity at all."""
+    """Several join keys, text with the separator, empty text, and no entity."""
     repo.write(id=["a/b", "", "%"], other=[1, 2, 3], x=[1, 2, 3])
     more = Entity(name="other", join_keys=["other"], value_type=ValueType.INT32)
     thing = Entity(name="thing", join_keys=["id"], value_type=ValueType.STRING)
@@ -168,13 +168,13 @@ def test_pushes_and_async(repo):
         return read.to_dict()
 
     assert asyncio.run(both())["x"] == [5, 6]
-    # Closed, its live table is anybody's; the next read opens it again.
+    # A closed live table can be opened by others; the next read opens it again.
     with forebay.open(repo.store_path) as store:
         assert len(store["shop.stats.live"]) == 2
     assert repo.read([1], "x") == {"x": [5]}
 
 
-def test_feature_views_come_and_go(repo):
+def test_feature_views_are_added_and_removed(repo):
     repo.write(id=[1], x=[1])
     repo.view({"x": Int64})
     repo.view({"x": Int64}, "other")
@@ -208,7 +208,7 @@ def test_a_projects_tables_are_its_own(tmp_path):
 # Versions.
 
 
-def test_a_materialisation_is_a_version_and_can_be_taken_back(repo):
+def test_a_materialisation_is_a_version_and_can_be_rolled_back(repo):
     repo.write(id=[1, 2], x=[1, 2])
     repo.view({"x": Int64})
     repo.materialize()
@@ -217,7 +217,7 @@ def test_a_materialisation_is_a_version_and_can_be_taken_back(repo):
         repo.materialize()
     assert held.value.result.version == 2
     assert repo.read([1, 2, 3], "x") == {"x": [1, 2, None]}
-    # Feast does not count the range, and the gate's verdict can be overruled.
+    # Feast does not record the range, and an operator can overrule the gate.
     intervals = repo.features.get_feature_view("stats").materialization_intervals
     assert len(intervals) == 1
     with forebay.open(repo.store_path) as store:
@@ -229,34 +229,36 @@ def test_a_materialisation_is_a_version_and_can_be_taken_back(repo):
 
 
 def _soon(read):
-    """What is read once the second is over for which a version is read without another look."""
+    """Reads after the second in which a reader keeps its version."""
     time.sleep(1.1)
     return read()
 
 
-def test_what_a_range_does(repo):
-    """A range that covers the earlier ones replaces; one behind them goes on top; any other is
-    merged, row by row."""
+def test_a_range_replaces_extends_or_merges(repo):
+    """A range that covers the earlier ones replaces them. A later range adds changes on top.
+
+    Any other range is merged row by row.
+    """
     repo.write(id=[1, 2], event_timestamp=[NOW - 50 * HOUR] * 2, x=[1, 2])
     repo.view({"x": Int64})
     repo.materialize(NOW - 60 * HOUR, NOW - 40 * HOUR)
-    # Behind: a version on top, of the changes only.
+    # A later range makes a version of the changes only.
     repo.write(id=[2, 3], event_timestamp=[NOW - 30 * HOUR] * 2, x=[20, 30])
     repo.features.materialize_incremental(NOW - 20 * HOUR)
     assert repo.read([1, 2, 3], "x") == {"x": [1, 20, 30]}
     with forebay.open(repo.store_path) as store:
         assert store["shop.stats"].rows_between == (2, 4)
-    # Before: the older rows come in where there is none that is newer.
+    # An earlier range adds its rows only if the key has no newer row.
     repo.write(id=[1, 4], event_timestamp=[NOW - 70 * HOUR] * 2, x=[-1, -4])
     repo.materialize(NOW - 80 * HOUR, NOW - 40 * HOUR - HOUR)
     assert repo.read([1, 2, 3, 4], "x") == {"x": [1, 20, 30, -4]}
-    # All of it: what is in the source, and no more.
+    # A range that covers all others leaves only the rows of the source.
     repo.write(id=[1, 2, 3, 4], x=[5, 6, 7, 8])
     repo.materialize(NOW - 90 * HOUR, END)
     assert repo.read([1, 2, 3, 4], "x") == {"x": [5, 6, 7, 8]}
     with forebay.open(repo.store_path) as store:
         assert store["shop.stats"].rows_between == (4, 4)
-    # Nothing new is no version.
+    # Without new rows there is no new version.
     before = versions(repo)
     repo.features.materialize_incremental(END + HOUR)
     assert versions(repo) == before
@@ -294,7 +296,7 @@ def test_features_are_added_changed_and_dropped(repo):
         repo.read([2], "x")
 
 
-def test_what_is_declared_otherwise_is_refused(repo):
+def test_values_that_contradict_their_declaration_are_refused(repo):
     repo.write(id=[1], x=[1.5])
     repo.view({"x": Int64})
     with pytest.raises(forebay.DataError, match="feature x is declared INT64"):
@@ -374,12 +376,12 @@ def test_many_threads_write_the_first_rows(repo):
     assert repo.read(list(range(16)), "x") == {"x": list(range(16))}
 
 
-def test_a_store_that_is_not_there_is_no_absent_feature(repo):
+def test_a_missing_store_is_an_error_and_no_absent_feature(repo):
     repo.write(id=[1], x=[1])
     repo.view({"x": Int64})
-    elsewhere = Repo(repo.path, store="nowhere")
+    missing = Repo(repo.path, store="nowhere")
     with pytest.raises(forebay.MissingError, match="nowhere.*`feast apply` makes it"):
-        elsewhere.read([1], "x")
+        missing.read([1], "x")
     assert not (repo.path / "nowhere").exists()
 
 
@@ -397,7 +399,7 @@ def test_settings():
         ForebayEngineConfig(mode="both")
 
 
-def test_the_engine_wants_the_store(tmp_path):
+def test_the_engine_needs_the_store(tmp_path):
     repo = Repo(tmp_path / "repo", **SQLITE)
     repo.write(id=[1], x=[1])
     repo.view({"x": Int64})
@@ -405,10 +407,10 @@ def test_the_engine_wants_the_store(tmp_path):
         repo.materialize()
 
 
-def test_each_read_is_of_one_version(tmp_path):
-    """Threads read while versions come and go; no answer mixes two of them.
+def test_each_read_sees_one_version(tmp_path):
+    """Threads read while versions change; no answer mixes two of them.
 
-    They ask the online store: Feast itself refuses a feature view that is being materialised."""
+    They ask the online store, because Feast refuses a feature view that is being materialised."""
     repo = Repo(tmp_path / "repo", refresh_seconds=0)
     ids = list(range(200))
     repo.write(id=ids, x=[0] * 200, y=[0] * 200)

@@ -18,7 +18,7 @@ COMMANDS = re.findall(r"^    ((?:feast|forebay|cd) .*)$", TEXT, re.MULTILINE)
 
 
 def feast(command: str) -> str:
-    """The command of Feast, in this process: each start of its own takes seconds."""
+    """Runs a command of Feast in this process, because each new process takes seconds."""
     assert command in COMMANDS
     done = CliRunner().invoke(cli, command.split()[1:], catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -15,7 +15,7 @@ import forebay
 @pytest.fixture
 def served(tmp_path):
     files = Files(tmp_path / "repo" / "store")
-    # A server needs a store; the first `feast apply` makes its tables.
+    # A server needs a store; the first `feast apply` creates its tables.
     files.path.parent.mkdir(parents=True)
     forebay.open(files.path, create=True).close()
     with files.serve() as server:
@@ -27,8 +27,8 @@ def row(id, at=NOW, **values) -> pd.DataFrame:
     return pd.DataFrame({"id": [id], **times, **{name: [value] for name, value in values.items()}})
 
 
-def test_through_a_server(tmp_path, served):
-    """The gate's versions by the store's directory, single rows by the server, both read there."""
+def test_reads_through_a_server(tmp_path, served):
+    """Versions are pushed to the directory and single rows to the server, which serves both."""
     repo = Repo(tmp_path / "repo", connection=served, refresh_seconds=0)
     repo.write(id=[1, 2, 3], **{k: pa.array(v, kind) for k, (_, kind, v) in TYPES.items()})
     repo.view({name: kind for name, (kind, _, _) in TYPES.items()})
@@ -48,7 +48,7 @@ def test_writes_through_a_server(tmp_path, served):
     one.features.write_to_online_store("stats", row(1, NOW + HOUR, x=10))
     one.features.write_to_online_store("stats", row(1, x=11))
     one.features.write_to_online_store("stats", row(2, NOW - HOUR, x=12))
-    # Another process has no store at hand.
+    # Another process has no access to the store.
     other = Repo(tmp_path / "repo", connection=served, store=None)
     wait(lambda: other.read([1, 2], "x") == {"x": [10, 2]})
     one.features.teardown()
@@ -56,7 +56,7 @@ def test_writes_through_a_server(tmp_path, served):
         assert list(store) == []
 
 
-def test_what_another_process_has_open_is_not_passed_over(tmp_path, served):
+def test_a_table_that_another_process_has_open_is_not_skipped(tmp_path, served):
     own = Repo(tmp_path / "repo")
     own.write(id=[1], x=[1])
     own.view({"x": Int64})
@@ -80,7 +80,7 @@ def test_without_a_store_nothing_is_materialised(tmp_path, served):
 
 
 def wait(holds) -> None:
-    """A server sees what changed in its store within a second."""
+    """Waits for a server, which sees changes of its store within a second."""
     end = time.monotonic() + 10
     while not holds():
         assert time.monotonic() < end

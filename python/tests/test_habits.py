@@ -1,4 +1,4 @@
-"""What Python programs expect of a store and its tables: keys, views, pickles, forks."""
+"""Python idioms for a store and its tables: keys, views, pickles, forks."""
 
 import asyncio
 import collections.abc
@@ -20,7 +20,7 @@ from forking import in_a_child
 
 import forebay
 
-# More than is made into objects at once, by several times.
+# Several times the number of records that are converted to objects at once.
 MANY = 20_000
 
 
@@ -85,13 +85,13 @@ def test_many_keys_are_columns_too(opened):
         (5, "not iterable"),
     ],
 )
-def test_what_holds_no_keys_is_told(opened, wrong, words):
+def test_values_that_hold_no_keys_are_refused(opened, wrong, words):
     with pytest.raises(TypeError, match=words):
         opened["names"].get_many(wrong)
 
 
 @pytest.mark.parametrize("call", ["get_many", "get_many_arrow", "scan"])
-def test_other_threads_get_their_turns(store, call):
+def test_other_threads_run_during_a_long_call(store, call):
     rows = 200_000
     store.push({"id": range(rows)}, "many", key="{id}", progress=False)
     table, woken, over = store["many"], [], threading.Event()
@@ -112,7 +112,7 @@ def test_other_threads_get_their_turns(store, call):
     ended = time.monotonic()
     over.set()
     thread.join()
-    # One that is starved wakes up after the call.
+    # A starved thread wakes up only after the call.
     assert len([at for at in woken if began < at < ended]) >= (ended - began) / 0.1
 
 
@@ -127,7 +127,7 @@ def test_a_signal_ends_a_look_up(store):
     try:
         with pytest.raises(InterruptedError):
             signal.setitimer(signal.ITIMER_REAL, 0.01)
-            # Before and after the signal, however late either begins.
+            # Look-ups run before and after the signal, even if either is late.
             while True:
                 store["many"].get_many(keys)
     finally:
@@ -148,7 +148,7 @@ def test_a_table_has_the_views_of_a_mapping(opened):
     assert dict(table)["19"] == {"id": 19, "name": "n19"} and bool(table)
 
 
-def test_a_live_table_counts_what_it_has(path):
+def test_a_live_table_counts_its_records(path):
     with forebay.open(path, create=True) as store:
         live = store.create("live", delta="i64", durability="os")
         assert len(live) == 0 and not live and list(live.values()) == []
@@ -164,20 +164,20 @@ def test_a_live_table_counts_what_it_has(path):
         assert len(store["names"]) == 2
 
 
-def test_all_of_a_table_is_a_frame(opened):
+def test_a_whole_table_is_read_as_a_frame(opened):
     table = opened["names"]
     assert table.schema.names == ["id", "name"] == table.scan().schema.names
     assert table.to_arrow()["id"].to_pylist() == [row["id"] for row in table.values()]
     assert table.to_pandas()["name"].tolist() == table.to_polars()["name"].to_list()
     assert table.scan("1", "2", limit=3).to_arrow().num_rows == 3
-    # Neither makes a frame of pairs, in silence.
+    # Neither silently makes a frame of pairs.
     for make in [pd.DataFrame, np.array, np.asarray]:
         for whole in [table, table.scan()]:
             with pytest.raises(TypeError, match="to_pandas"):
                 make(whole)
 
 
-def test_a_package_that_is_not_there_is_named(opened, monkeypatch):
+def test_a_missing_package_is_named(opened, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     with pytest.raises(forebay.UsageError, match="pip install polars"):
         opened["names"].to_polars()
@@ -197,7 +197,7 @@ def test_a_store_that_is_closed_refuses(path, opened):
     ]:
         with pytest.raises(forebay.Error, match="is closed: open it again"):
             call()
-    assert table["7"]["name"] == "n7", "what was taken from it before is read on"
+    assert table["7"]["name"] == "n7", "a table opened earlier is still readable"
     opened.close()
     assert repr(opened) == f"<forebay store {path}>"
 
@@ -216,17 +216,17 @@ def test_pickles_open_the_store_again(path, opened):
     assert not by_number.refresh() and by_number.version == 1
 
 
-def test_a_pickled_live_table_is_opened_by_whoever_may(path):
+def test_a_pickled_live_table_opens_once_the_table_is_free(path):
     with forebay.open(path, create=True) as store:
         live = store.create("live", durability="os")
         live.put("a", "1")
         pickled = pickle.dumps(live)
-        # Raised while it is unpickled, it would end a pool's worker, whom the pool waits for.
-        elsewhere = pickle.loads(pickled)
+        # An error during unpickling would kill a worker for which a pool waits.
+        unopened = pickle.loads(pickled)
         for use in len, list, lambda table: table["a"], lambda table: table.put("a", "2"):
             with pytest.raises(forebay.BusyError):
-                use(elsewhere)
-        assert "not opened" in repr(pickle.loads(pickle.dumps(elsewhere)))
+                use(unopened)
+        assert "not opened" in repr(pickle.loads(pickle.dumps(unopened)))
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             with pytest.raises(forebay.BusyError):
                 pool.apply_async(len, (live,)).get(timeout=90)
@@ -243,7 +243,7 @@ def test_a_forked_child_reads_batch_tables(opened):
     assert in_a_child(lambda: sum(row["id"] for row in table.values())) == str(sum(range(MANY)))
 
 
-def test_a_live_table_is_the_parents_alone(path):
+def test_a_live_table_is_refused_in_a_forked_child(path):
     with forebay.open(path, create=True) as store:
         live = store.create("live", durability="os")
         other = store.create("other", durability="os")
@@ -347,7 +347,7 @@ def test_a_scan_of_some_columns(store, path):
     assert list(counts.scan(columns=["value"])) == [("k", 7)]
 
 
-def test_arguments_that_are_none_are_told(store, path):
+def test_invalid_arguments_are_refused(store, path):
     forebay.push(pa.table({"id": [1, 2]}), "t", key="{id}", store=path)
     table = store["t"]
     assert table.scan(limit=np.int64(1)).to_arrow().num_rows == 1
@@ -378,7 +378,7 @@ def test_rows_that_have_expired_are_not_counted(store, path):
     assert (len(store["t"]), list(store["t"])) == (0, [])
 
 
-def test_an_event_loop_goes_on_while_many_keys_are_read(opened):
+def test_an_event_loop_keeps_running_while_many_keys_are_read(opened):
     table, keys = opened["names"], np.arange(MANY).repeat(5)
 
     async def turns(read) -> int:
@@ -396,7 +396,7 @@ def test_an_event_loop_goes_on_while_many_keys_are_read(opened):
     assert asyncio.run(turns(in_the_loop)) < 5
 
 
-def test_a_held_push_goes_through_a_pool_of_processes(path):
+def test_a_held_push_can_be_pickled(path):
     rows = [{"id": n} for n in range(10)]
     forebay.push(rows, "t", key="{id}", store=path)
     with pytest.raises(forebay.GateHeld) as held:
@@ -405,7 +405,7 @@ def test_a_held_push_goes_through_a_pool_of_processes(path):
     assert (str(again), again.result) == (str(held.value), held.value.result)
 
 
-def test_what_polars_does_not_hold_is_an_error(store):
+def test_types_that_polars_lacks_are_an_error(store):
     wide = pa.array([decimal.Decimal("1.5")], pa.decimal256(60, 2))
     store.push(pa.table({"id": [1], "n": wide}), "t", key="{id}")
     with pytest.raises(forebay.UsageError, match="polars does not hold the types of all columns"):

@@ -27,7 +27,7 @@ LATER = pa.table({"id": [4], "year": [2025], "name": ["d"]})
 
 
 def rows(path, table):
-    """What the table serves, by id."""
+    """Returns the rows of the table in the order of ids."""
     with forebay.open(path) as store:
         got = store[table].get_many(range(1, 20))
     return [row for row in got if row is not None]
@@ -78,7 +78,7 @@ B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;
 
 
 def deletion_vector(positions):
-    """The rows of a file that are deleted, written into the log itself."""
+    """Returns a deletion vector that is stored inline in the log."""
     container = b"".join(struct.pack("<H", at) for at in positions)
     bitmap = struct.pack("<IIHHI", 12346, 1, 0, len(positions) - 1, 16) + container
     data = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
@@ -165,7 +165,7 @@ def test_an_iceberg_table_and_its_snapshots(iceberg, path):
 
 
 def test_position_deletes_of_iceberg(iceberg, path, tmp_path, monkeypatch):
-    """The package writes none by itself: a snapshot is made with one."""
+    """The package writes no position deletes, so the test makes a snapshot with some."""
     table = iceberg
     scanned = [task.file for task in table.scan().plan_files()]
     (data,) = [file for file in scanned if file.record_count == 2]
@@ -198,7 +198,7 @@ def test_position_deletes_of_iceberg(iceberg, path, tmp_path, monkeypatch):
     assert [row["id"] for row in rows(path, "t")] == sorted({1, 3, 4} - {gone})
 
 
-def test_what_only_a_catalog_knows_is_not_guessed(iceberg, path):
+def test_the_current_version_of_a_catalog_is_not_guessed(iceberg, path):
     root = iceberg.metadata.location.removeprefix("file://")
     with pytest.raises(forebay.UsageError, match="catalog alone says which version is current"):
         forebay.push(root, "t", key="{id}", store=path)
@@ -210,7 +210,7 @@ def test_what_only_a_catalog_knows_is_not_guessed(iceberg, path):
 
 
 @pytest.mark.parametrize("package", ["deltalake", "pyiceberg"])
-def test_without_the_package_the_table_is_named(delta, iceberg, path, monkeypatch, package):
+def test_without_the_package_the_error_names_it(delta, iceberg, path, monkeypatch, package):
     table = delta if package == "deltalake" else iceberg.metadata_location
     monkeypatch.setattr("forebay._lake.find_spec", lambda name: None)
     with pytest.raises(forebay.UsageError, match=f"pip install {package}"):

@@ -19,7 +19,7 @@ import pytest
 import forebay
 
 
-def test_put_get_delete_and_what_comes_after_closing(store):
+def test_put_get_delete_and_closing(store):
     table = store.create("t", durability="os")
     table.put("a", "text")
     table.put(b"b", b"\xff")
@@ -119,7 +119,7 @@ def test_lists(store):
         like.put("a", "123")
 
 
-def test_ordered_tables_are_scanned_as_they_were(store):
+def test_ordered_tables_are_scanned_as_of_one_moment(store):
     days = store.create("days", order="ordered", boundary=["d", "m"], durability="os")
     assert days.put_many({key: key.upper() for key in "fabcedzm"}) == 8
     assert list(days) == list("abcdefmz")
@@ -135,7 +135,7 @@ def test_ordered_tables_are_scanned_as_they_were(store):
     assert days.verify().rows == 8
 
 
-def test_batches_are_done_at_once_or_not_at_all(store):
+def test_batches_are_applied_whole_or_not_at_all(store):
     table = store.create("t", durability="os", delta="append")
     with table.batch() as batch:
         batch.put("{u}1", "a")
@@ -199,7 +199,7 @@ def test_a_data_frame_is_loaded_at_once_whether_the_table_is_open_or_not(store, 
             again.load(pa.table({"page": ["a", None], "n": [1, 2]}), key="{page}")
 
 
-def test_loads_of_other_processes_come_into_a_table_that_is_open_here(store, path, tmp_path):
+def test_other_processes_load_into_a_table_that_is_open_here(store, path, tmp_path):
     clicks = store.create("clicks", delta="i64", durability="os")
     clicks.put(7, 1)
     source = tmp_path / "counts.csv"
@@ -210,7 +210,7 @@ def test_loads_of_other_processes_come_into_a_table_that_is_open_here(store, pat
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["rows"] == 1000
     assert clicks.get_many([6, 7, 999]) == [6, 8, 999]
-    # In this process as well, by the store's name, while a thread writes.
+    # A load in this process, by the store's path, while a thread writes.
     stop = threading.Event()
 
     def write():
@@ -235,7 +235,7 @@ def test_a_closed_table_can_be_opened_by_others_at_once(store, path):
         table = store["t"] if n else store.create("t", durability="os")
         table.put("k", str(n))
         held = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        # Whoever has it open lets others read a moment of it.
+        # The process that has it open lets others read a checkpoint.
         assert held.returncode == 0 and str(n) in held.stdout, held.stderr
         table.close()
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -261,7 +261,7 @@ def test_keys_expire_one_by_one(store):
     wait_until(lambda: "second" not in table)
     with pytest.raises(KeyError, match="second"):
         table.ttl("second")
-    # An insert meets nothing where something has expired; a delta sets the time anew.
+    # An insert sees no expired value; a delta sets a new expiry time.
     table.insert("second", "y", ttl=60)
     table.insert("hour", "z", ttl=60)
     assert table["second"] == b"y" and table["hour"] == b"x" and table.ttl("hour") > 3000
@@ -298,7 +298,7 @@ KILLED = """
 """
 
 
-def test_what_was_acknowledged_is_there_after_a_kill(store, path):
+def test_acknowledged_writes_survive_a_kill(store, path):
     store.create("t", durability="sync").close()
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(KILLED.format(path=path))],
@@ -359,7 +359,7 @@ def test_a_value_that_a_column_cannot_hold_is_refused(store, column, value):
     assert "k" not in table
 
 
-def test_values_that_columns_hold_come_back(store):
+def test_values_of_columns_are_read_back(store):
     table = store.create("t", value="row", column=ROW_TYPES)
     moment = dt.datetime(2020, 1, 1, 12, 0, 0, 5)
     row = {

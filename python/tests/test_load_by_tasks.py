@@ -1,5 +1,4 @@
-"""Loads that tasks build, with no engine: a driver that is killed, and what the next load makes of
-that."""
+"""Loads by tasks without an engine: a killed driver, and the next load after it."""
 
 import signal
 import subprocess
@@ -51,7 +50,7 @@ def test_killed_driver(live_cluster, table, tmp_path):
 
 
 def test_reports_kept(live_cluster, table, tmp_path):
-    """Of two runs of a partition the one counts that is reported; what is altered does not."""
+    """The reported one of two runs of a partition counts; altered records are refused."""
     rows = pa.record_batch({"id": list(range(1000)), "n": [1] * 1000})
 
     def begin():

@@ -9,7 +9,7 @@ import forebay
 
 @pytest.fixture
 def url(s3_environment, request):
-    """A store of the test's own; the first push makes it."""
+    """The URL of a store for one test; the first push creates it."""
     return f"s3://{BUCKET}/{request.node.name}"
 
 
@@ -56,7 +56,7 @@ def test_ordered_tables_are_scanned_by_ranges(url):
         assert [key for key, _ in table.scan(limit=2)] == ["0000", "0001"]
 
 
-def test_the_gate_and_what_is_not_there(url):
+def test_the_gate_and_missing_tables(url):
     with pytest.raises(forebay.MissingError, match="no forebay store at s3:"):
         forebay.open(url)["people"]
     forebay.push(people(1000, 1), "people", key="{id}", store=url)
@@ -73,7 +73,7 @@ def test_the_gate_and_what_is_not_there(url):
         store["people"].put(1, {})
 
 
-def test_a_store_that_is_not_reached_says_so(url, monkeypatch):
+def test_an_unreachable_store_is_reported(url, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(forebay.Error, match="forebay.json"):
         forebay.open(url)["people"]

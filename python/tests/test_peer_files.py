@@ -1,4 +1,4 @@
-"""The files by which Apache's readers of Parquet and Arrow are tested.
+"""The test files of Apache's readers of Parquet and Arrow.
 
 Rows are equal to those that pyarrow reads, or the message gives a reason. tests/inputs has the
 files as archives, unchanged; its README.md names the commits.
@@ -20,10 +20,10 @@ import forebay
 
 INPUTS = Path(__file__).parents[2] / "tests/inputs"
 
-# What the message says of files that are not read.
+# Parts of the error messages of files that are not read.
 REFUSED = {
     "bad_data/ARROW-GH-41317.parquet": "its footer cannot be read: Expected list element type",
-    # Two row groups are damaged, and read at once: either may be found first.
+    # Two damaged row groups are read concurrently: either may be reported first.
     "bad_data/ARROW-GH-41321.parquet": "t.parquet: row group",
     "bad_data/ARROW-GH-45185.parquet": "cannot be read: first repetition level",
     "bad_data/ARROW-GH-47662.parquet": "expected 400 bytes (100 values of 4 bytes), got 364",
@@ -40,7 +40,7 @@ REFUSED = {
     "cpp-21.0.0/generated_duplicate_fieldnames": "two columns are named",
     "cpp-21.0.0/generated_union": "is a union",
 }
-# What is read and cannot be held against pyarrow: it refuses the file, or Python has no such time.
+# These are read but not compared: pyarrow refuses the file, or Python has no such time.
 NOT_COMPARED = {
     "data/incorrect_map_schema.parquet",
     "data/large_string_map.brotli.parquet",
@@ -70,7 +70,7 @@ def bare(name):
 
 
 def reason(name):
-    """Why a file is not read, if so."""
+    """Returns the reason why a file is not read, if there is one."""
     if "bigendian" in name:
         return "cannot be read: its numbers are big-endian, which is not read"
     if name.endswith(".encrypted") and "plaintext_footer" in name:
@@ -81,7 +81,7 @@ def reason(name):
 
 
 def plain(value):
-    """The value such that equal ones, NaN among them, compare and hash as equal."""
+    """Returns a form of the value in which equal values, including NaN, are equal and hashable."""
     if isinstance(value, uuid.UUID):
         return value.bytes
     if isinstance(value, float):
@@ -94,7 +94,7 @@ def plain(value):
 
 
 def read_by_pyarrow(path):
-    """None where pyarrow refuses the file."""
+    """Returns the table, or None if pyarrow refuses the file."""
     try:
         if path.suffix == ".arrow":
             return pa.ipc.open_file(path).read_all()
@@ -111,7 +111,7 @@ def rows_of(table, columns):
 
 
 def best_key(table):
-    """The column that a key can be made of and that has most different values."""
+    """Returns the column with the most distinct values among those that can be a key."""
 
     def different_values(name):
         return len(set(table[name].to_pylist()) - {None})
@@ -132,7 +132,7 @@ def best_key(table):
 
 
 def expected_rows(table, key):
-    """The last row of each key; without a key column all rows have one key."""
+    """Returns the last row of each key; without a key column all rows have one key."""
     columns = table.schema.names
     last = {}
     for row in rows_of(table, columns):
@@ -147,7 +147,7 @@ LARGE = {"data/large_string_map.brotli.parquet", "data/overflow_i16_page_cnt.par
 
 
 def by_day(name):
-    """The night also reads large ones, streams of what files have, and shredded variants."""
+    """Returns whether a file is tested by day; nightly runs also read large files and streams."""
     return (
         name not in LARGE
         and not name.startswith("shredded_variant")
@@ -159,13 +159,13 @@ MARKED = [pytest.param(name, marks=() if by_day(name) else pytest.mark.nightly) 
 
 
 @pytest.mark.parametrize("name", MARKED)
-def test_rows_are_equal_or_refused_for_a_reason(name, tmp_path):
+def test_rows_are_equal_or_the_file_is_refused_with_a_reason(name, tmp_path):
     ending = {".arrow_file": "arrow", ".stream": "arrows"}.get(Path(name).suffix, "parquet")
-    # Where no column can be the key, the directory is.
+    # If no column can be the key, the directory is.
     path = tmp_path / "files/part=1" / f"t.{ending}"
     path.parent.mkdir(parents=True)
     path.write_bytes(FILES[name])
-    # Damaged files were made to crash readers: pyarrow, which shares this process, gets none.
+    # Damaged files may crash pyarrow, which runs in this process, so it reads none of them.
     table = None if reason(name) else read_by_pyarrow(path)
     key = None if table is None else best_key(table)
     options = {

@@ -1,4 +1,4 @@
-"""The CSV files by which DuckDB is tested: texts are those that DuckDB reads, or rows are bad rows.
+"""The test files of DuckDB's CSV reader: texts equal those of DuckDB, or rows are bad rows.
 
 Each is read by the dialect that DuckDB finds, all columns as text. tests/inputs/README.md names the
 commit.
@@ -16,7 +16,7 @@ import forebay
 
 ARCHIVE = Path(__file__).parents[2] / "tests/inputs/duckdb-csv.tar.xz"
 
-# DuckDB takes a backslash for an escape, quotes for text, or a space before a quote for nothing.
+# DuckDB reads a backslash as an escape, quotes as text, or ignores a space before a quote.
 DIFFERENT = {
     "data/csv/bad_escape.csv",
     "data/csv/rejects/unquoted/basic.csv",
@@ -39,7 +39,7 @@ class NotAlike(Exception):
 
 
 def read_by_duckdb(path):
-    """Names, rows, and the options that say the same to Forebay."""
+    """Returns names and rows, and the options for Forebay that mean the same."""
     try:
         delimiter, quote, header, skipped = duckdb.execute(SNIFF, [str(path)]).fetchone()
         read = duckdb.execute(READ, [str(path)])
@@ -58,7 +58,7 @@ def read_by_duckdb(path):
 
 
 def compare(path, store):
-    """Whether Forebay has other texts than DuckDB in any row that it takes; None if it refuses."""
+    """Returns whether any accepted row differs from DuckDB; None if Forebay refuses the file."""
     names, rows, options = read_by_duckdb(path)
     key = max(names, key=lambda name: len({row[names.index(name)] for row in rows}))
     options |= {
@@ -78,7 +78,7 @@ def compare(path, store):
 
 
 @pytest.mark.nightly
-def test_texts_are_those_of_duckdb(tmp_path, caplog):
+def test_texts_equal_those_of_duckdb(tmp_path, caplog):
     caplog.set_level(logging.ERROR)
     outcomes, different = Counter(), set()
     with tarfile.open(ARCHIVE) as packed:

@@ -61,8 +61,8 @@ def test_every_kind_of_input_makes_the_same_table(birds, path, tmp_path):
             assert rows == wanted, kind
 
 
-def test_a_stream_is_read_as_it_comes(path):
-    """More rows than are ever in memory as Python objects, from a generator."""
+def test_a_stream_is_read_batch_by_batch(path):
+    """A generator gives more rows than are in memory at any time."""
     schema = pa.schema({"n": pa.int64(), "square": pa.int64()})
     open_at_once = []
 
@@ -82,7 +82,7 @@ def test_a_stream_is_read_as_it_comes(path):
         assert store["squares"][777] == b"603729"
 
 
-def test_an_error_in_the_data_stops_the_push_and_keeps_its_words(path):
+def test_an_error_in_the_data_stops_the_push_and_keeps_its_message(path):
     def batches():
         yield pa.record_batch({"id": [1]})
         raise RuntimeError("the database hung up")
@@ -114,18 +114,18 @@ def test_a_push_leaves_the_caller_its_priority(birds, path, tmp_path):
         ("create", forebay.Store.create, "self table"),
     ],
 )
-def test_options_are_those_of_the_command_line(command, function, apart):
-    """Every flag of a command is a parameter, and no parameter is anything else."""
+def test_options_equal_those_of_the_command_line(command, function, apart):
+    """Every flag of a command is a parameter, and every parameter is a flag."""
     line = [sys.executable, "-m", "forebay", command, "--help"]
     text = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     flags = set(re.findall(r"^ +(?:-\w, )?--([a-z][a-z-]*)", text, re.M))
-    # The priority is that of the caller's process.
+    # The caller sets the priority of its own process.
     flags -= {"help", "json", "quiet", "nice", "create"}
     if command != "load":
-        # A load alone asks nodes.
+        # Only a load connects to nodes.
         flags -= {"login", "tls-ca", "tls-cert", "tls-key"}
     if command == "create":
-        # Said by what it is a method of, and by whether boundaries are bytes.
+        # The store is the object, and boundaries of bytes need no flag.
         flags -= {"store", "work-dir", "mode", "hex"}
     names = inspect.signature(function).parameters
     given = {name.rstrip("_").replace("_", "-") for name in names}
@@ -164,7 +164,7 @@ def test_all_options_reach_the_loader(birds, path):
             store["birds"]
 
 
-def test_wrong_options_are_told_in_the_words_of_python(birds, path):
+def test_wrong_options_are_reported_by_their_names_in_python(birds, path):
     def wrong(match, error=forebay.UsageError, **options):
         with pytest.raises(error, match=match):
             forebay.push(birds, options.pop("table", "t"), store=path, **options)
@@ -256,7 +256,7 @@ def test_the_gate_holds_and_the_version_is_kept(birds, path):
     assert forebay.push(birds.slice(0, 9), "birds", key=KEY, store=path, force=True).swapped
 
 
-def test_changes_onto_what_serves(path):
+def test_changes_onto_the_serving_version(path):
     forebay.push(
         pa.table({"id": [1, 2], "n": [10, 20]}), "t", key="{id}", value="n", delta="i64", store=path
     )
@@ -271,11 +271,11 @@ def test_changes_onto_what_serves(path):
         assert store["t"].versions()[-1].runs == 1
 
 
-def test_progress_is_told_to_a_function_and_drawn_by_tqdm(birds, path, capsys):
-    heard = []
-    forebay.push(birds, "birds", key=KEY, store=path, progress=heard.append)
-    assert {p.stage for p in heard} >= {"reading", "building"}
-    reading = [p for p in heard if p.stage == "reading"]
+def test_progress_is_reported_to_a_function_and_drawn_by_tqdm(birds, path, capsys):
+    updates = []
+    forebay.push(birds, "birds", key=KEY, store=path, progress=updates.append)
+    assert {p.stage for p in updates} >= {"reading", "building"}
+    reading = [p for p in updates if p.stage == "reading"]
     assert reading[-1].done == reading[-1].total == 1000 and reading[-1].unit == "rows"
     forebay.push(birds, "birds", key=KEY, store=path, progress=True)
     drawn = capsys.readouterr().err
@@ -294,8 +294,8 @@ def test_an_exception_in_the_progress_function_ends_the_push(path):
         assert store.tables() == []
 
 
-def test_other_threads_go_on_during_a_push(path):
-    """A thread counts while the main one pushes: it would stand still if the push kept the lock."""
+def test_other_threads_run_during_a_push(path):
+    """A thread counts while the main one pushes. It would stop if the push kept the lock."""
     numbers = pa.table({"id": pa.array(range(400_000))})
     count, begun, over = 0, threading.Event(), threading.Event()
 
@@ -351,7 +351,7 @@ def test_a_push_that_is_interrupted_or_killed_leaves_nothing(birds, path, tmp_pa
     assert forebay.push(birds, "t", key="{id}", value="name", store=path).version == 2
 
 
-def test_pandas_takes_along_what_it_can(path):
+def test_a_named_index_and_times_of_pandas_are_kept(path):
     frame = pd.DataFrame({"n": [1.5, 2.5], "day": pd.to_datetime(["2026-01-02", "2026-03-04"])})
     frame.index = pd.Index(["a", "b"], name="code")
     forebay.push(frame, "t", key="{code}", store=path)

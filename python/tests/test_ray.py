@@ -1,4 +1,4 @@
-"""forebay.ray.push in a cluster of this machine: what it makes, and what it refuses."""
+"""forebay.ray.push in a cluster on this machine: versions that it makes, and refusals."""
 
 import importlib
 import inspect
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def numbers(ray, rows, blocks=4):
-    """Rows of a key that goes round, a text and a number."""
+    """Returns rows of a scattered key, a text and a number."""
 
     def columns(batch):
         n = batch["id"]
@@ -36,24 +36,24 @@ def numbers(ray, rows, blocks=4):
 
 
 def rows_of(rows):
-    """The same without Ray."""
+    """Returns the same rows without Ray."""
     n = range(rows)
     ids = [i * 7919 % 1_000_003 for i in n]
     return pa.table({"id": ids, "name": [f"name {i}" for i in n], "half": [i / 4 for i in n]})
 
 
-def test_a_push_makes_what_a_local_one_makes(ray, path, tmp_path):
-    """The same rows with the same boundaries: the runs are the same, byte for byte."""
-    dataset, local, heard = numbers(ray, 20_000), str(tmp_path / "local"), []
+def test_a_push_makes_the_runs_of_a_local_push(ray, path, tmp_path):
+    """The same rows with the same boundaries make the same runs, byte for byte."""
+    dataset, local, updates = numbers(ray, 20_000), str(tmp_path / "local"), []
     for order, boundaries in [("ordered", ["3", "55", "8"]), ("hashed", [4096, 8192, 10_000])]:
         given = {"order": order, "key": "{id}", "compression": "zstd", "boundaries": boundaries}
-        made = forebay.ray.push(dataset, order, store=path, progress=heard.append, **given)
+        made = forebay.ray.push(dataset, order, store=path, progress=updates.append, **given)
         assert (made.version, made.rows, made.swapped) == (1, 20_000, True)
         other = forebay.push(rows_of(20_000), order, store=local, **given)
         assert (made.rows, made.bytes) == (other.rows, other.bytes)
         assert runs(path, order) == runs(local, order) and len(runs(path, order)) == 4
         assert counted(path, order) == counted(local, order)
-    stages = {progress.stage: progress for progress in heard}
+    stages = {progress.stage: progress for progress in updates}
     for name in ("encoding", "building"):
         assert (stages[name].done, stages[name].total, stages[name].unit) == (
             20_000,
@@ -62,7 +62,7 @@ def test_a_push_makes_what_a_local_one_makes(ray, path, tmp_path):
         )
 
 
-def test_what_is_not_stored_is_named(ray, path):
+def test_types_that_are_not_stored_are_named(ray, path):
     colours = pa.table({"id": [1, 2], "colour": pa.array(["red", "blue"]).dictionary_encode()})
     dataset = ray.data.from_arrow(colours)
     made = forebay.ray.push(dataset, "t", key="{id}", partitions=1, store=path)
@@ -72,8 +72,8 @@ def test_what_is_not_stored_is_named(ray, path):
 
 
 @pytest.mark.parametrize("sampler", ["interval", "random", "split"])
-def test_samples_cut_an_ordered_table(ray, path, sampler):
-    """Nine of ten keys begin alike."""
+def test_samples_split_an_ordered_table(ray, path, sampler):
+    """Nine of ten keys have the same prefix."""
 
     def keys(batch):
         return {"key": [f"a/{i:08}" if i % 10 else f"{i * 7919 % 10_007:05}" for i in batch["id"]]}
@@ -88,7 +88,7 @@ def test_samples_cut_an_ordered_table(ray, path, sampler):
 
 
 def test_duplicates(ray, path):
-    """Which of two rows is the first is what a local push says of the same order."""
+    """The first of two rows is the same as in a local push in the same order."""
 
     def slow_at_first(batch):
         time.sleep(0.5 if batch["id"][0] == 0 else 0)
@@ -128,7 +128,7 @@ def test_bad_rows_and_blocks_of_other_kinds(ray, path):
 
 
 def without_nulls(row):
-    """The row without what it lacks, at any depth."""
+    """Returns the row without its nulls, at any depth."""
     return {
         name: without_nulls(value) if isinstance(value, dict) else value
         for name, value in row.items()
@@ -172,14 +172,14 @@ def test_a_value_that_the_type_of_all_blocks_does_not_hold_is_a_bad_row(ray, pat
         ("a", "round", 1)
     ]
     assert "1 value rounded" in str(rounded)
-    # What it serves gives the types as well.
+    # The serving version also gives the types.
     with pytest.raises(forebay.DataError, match="part 1: row 1: .*'a'.*0.5"):
         forebay.ray.push(dataset, "t", column={"a": "int64"}, **given)
     with pytest.raises(forebay.DataError, match=f"part 0: row 1: .*'a'.*{large}"):
         forebay.ray.push(dataset, "t", columns_from="t", **given)
 
 
-def test_wrong_options_are_told_before_anything_runs(ray, path):
+def test_wrong_options_are_reported_before_anything_runs(ray, path):
     def never(batch):
         raise AssertionError("the dataset was computed")
 
@@ -196,7 +196,7 @@ def test_wrong_options_are_told_before_anything_runs(ray, path):
         forebay.ray.push(pa.table({"id": [1]}), "t", key="{id}", store=path)  # pyright: ignore
 
 
-def test_options_are_those_of_a_push_from_spark():
+def test_options_equal_those_of_a_push_from_spark():
     ours = inspect.signature(forebay.ray.push).parameters
     theirs = inspect.signature(importlib.import_module("forebay.spark").push).parameters
     assert ours.keys() - {"dataset"} == theirs.keys() - {"df"}
@@ -223,8 +223,8 @@ def test_an_error_of_the_source_and_of_progress_end_the_push(ray, path):
 
 
 @pytest.mark.parametrize("stage", ["_encode", "_write"])
-def test_a_task_whose_worker_dies_is_done_again(ray, path, tmp_path, monkeypatch, stage):
-    """Once killed before it has given what it made."""
+def test_a_task_whose_worker_dies_is_repeated(ray, path, tmp_path, monkeypatch, stage):
+    """The worker is killed once, before it returns its result."""
     real, mark = getattr(forebay.ray, stage), str(tmp_path / "killed")
 
     def dies_once(*arguments):
@@ -239,14 +239,14 @@ def test_a_task_whose_worker_dies_is_done_again(ray, path, tmp_path, monkeypatch
     given = {"key": "{id}", "partitions": 3}
     assert forebay.ray.push(numbers(ray, 5000), "t", store=path, **given).rows == 5000
     assert os.path.exists(mark)
-    # What the killed task wrote is gone, and the rest is what it would have been.
+    # Files of the killed task are removed, and the version is the same as without the fault.
     forebay.push(rows_of(5000), "t", store=tmp_path / "local", **given)
     assert manifest(path)["totals"] == manifest(tmp_path / "local")["totals"]
     assert runs(path) == runs(tmp_path / "local") and len(runs(path)) == 3
 
 
-def test_what_gets_lost_on_the_way_is_missed(ray, path, monkeypatch):
-    """A report, and a record between encoding and building."""
+def test_lost_reports_and_records_are_detected(ray, path, monkeypatch):
+    """A report is lost, then a record between encoding and building."""
     given = {"key": "{id}", "partitions": 3, "store": path}
     real = forebay.ray._Job.reports
     monkeypatch.setattr(forebay.ray._Job, "reports", lambda *words: real(*words)[1:])
@@ -292,8 +292,8 @@ INTERRUPTED = """
     forebay.ray._encode = encode
     start(ray, {directory!r})
     dataset = ray.data.range(10)
-    told = lambda progress: print(progress.stage, flush=True)
-    forebay.ray.push(dataset, "t", key="{{id}}", partitions=2, store={path!r}, progress=told)
+    report = lambda progress: print(progress.stage, flush=True)
+    forebay.ray.push(dataset, "t", key="{{id}}", partitions=2, store={path!r}, progress=report)
 """
 
 
@@ -302,7 +302,7 @@ def test_a_push_that_is_interrupted_leaves_nothing(path, birds, tmp_path):
     with tempfile.TemporaryDirectory(prefix="ray") as directory:
         words = INTERRUPTED.format(path=path, paths=sys.path, directory=directory)
         log = tmp_path / "errors"
-        # Not a pipe: nobody reads it before the end, and one that is full would stop the process.
+        # A pipe that is not read until the end could fill up and stop the process.
         with log.open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-c", textwrap.dedent(words)],
@@ -335,5 +335,5 @@ def test_the_example_holds(ray, tmp_path, monkeypatch):
         assert store.tables()
 
 
-def test_the_example_of_its_text_holds(ray, path):
+def test_the_example_of_the_docstring_holds(ray, path):
     run_example(forebay.ray.push.__doc__, "push", {"forebay": forebay, "ray": ray, "store": path})

@@ -1,4 +1,4 @@
-"""forebay.ray.load into live tables of a cluster of three nodes: what they hold then."""
+"""forebay.ray.load into live tables of a cluster of three nodes."""
 
 import inspect
 import os
@@ -16,7 +16,7 @@ from examples import run_example
 
 
 def numbers(ray, first, last, word="name", blocks=4):
-    """Rows of a number, a text and another number."""
+    """Returns rows of a number, a text and another number."""
 
     def columns(batch):
         n = batch["id"] + first
@@ -38,16 +38,14 @@ def load(cluster, dataset, table, key="k{id:06}", **options):
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
-def test_a_dataset_comes_whole_into_an_empty_table_and_into_one_that_is_not(
-    ray, live_cluster, order
-):
+def test_a_dataset_is_loaded_whole_into_an_empty_and_a_filled_table(ray, live_cluster, order):
     table = live_cluster.create(f"whole_{order}", *ROW, *PARTED[order])
     dataset = numbers(ray, 0, 20_000)
     result = load(live_cluster, dataset, table)
     assert (result.rows, result.applied.updates, result.rejected) == (20_000, 20_000, 0)
     held = wanted(0, 20_000)
     assert live_cluster.all_of(table) == held
-    # The same once more changes nothing.
+    # The same load again changes nothing.
     assert load(live_cluster, dataset, table).rows == 20_000
     assert live_cluster.all_of(table) == held
     load(live_cluster, numbers(ray, 15_000, 25_000, "new"), table)
@@ -73,7 +71,7 @@ def test_rows_of_one_key_are_composed_in_the_order_of_the_dataset(ray, live_clus
 
 
 def test_deltas_are_added_once_though_a_worker_dies(ray, live_cluster, tmp_path, monkeypatch):
-    """The task of one block kills its worker the first time it is run."""
+    """The task of one block kills its worker in its first run."""
     table, note = (
         live_cluster.create("died", "--delta", "i64", *PARTED["hashed"]),
         tmp_path / "note",
@@ -96,15 +94,15 @@ def test_deltas_are_added_once_though_a_worker_dies(ray, live_cluster, tmp_path,
     assert note.exists()
 
 
-def test_partitions_are_cut_by_a_sample_before(ray, live_cluster):
+def test_partitions_are_split_by_a_sample_before_the_load(ray, live_cluster):
     table = live_cluster.create("planned", *ROW, "--order", "ordered", replicas=1)
     dataset = numbers(ray, 0, 30_000)
     assert load(live_cluster, dataset, table, plan="always", partition_bytes="200K").rows == 30_000
     assert live_cluster.all_of(table) == wanted(0, 30_000)
-    assert live_cluster.heard()["live"]["tables"][table]["partitions"] > 1
+    assert live_cluster.ask_coordinator()["live"]["tables"][table]["partitions"] > 1
 
 
-def test_partitions_are_cut_by_a_plan_that_was_written_before(ray, live_cluster, tmp_path):
+def test_partitions_are_split_by_a_plan_in_a_file(ray, live_cluster, tmp_path):
     table = live_cluster.create("filed", *ROW, "--order", "ordered", replicas=1)
     source, plan = tmp_path / "rows.parquet", tmp_path / "plan.json"
     pq.write_table(pa.Table.from_pylist(list(wanted(0, 30_000).values())), source)
@@ -112,27 +110,27 @@ def test_partitions_are_cut_by_a_plan_that_was_written_before(ray, live_cluster,
     live_cluster.store.run("plan", "insert", table, source, *words)
     assert load(live_cluster, numbers(ray, 0, 30_000), table, plan=plan).rows == 30_000
     assert live_cluster.all_of(table) == wanted(0, 30_000)
-    assert live_cluster.heard()["live"]["tables"][table]["partitions"] > 1
+    assert live_cluster.ask_coordinator()["live"]["tables"][table]["partitions"] > 1
     with pytest.raises(forebay.UsageError, match="into filed, not into"):
         load(live_cluster, numbers(ray, 0, 10), "planned", plan=plan)
 
 
-def test_a_partition_that_is_cut_meanwhile_refuses_the_load(ray, live_cluster, monkeypatch):
+def test_a_partition_that_is_split_meanwhile_refuses_the_load(ray, live_cluster, monkeypatch):
     table = live_cluster.create("cut", *ROW, *PARTED["ordered"])
     real = forebay.ray._Job.reports
 
-    def cut_then(*words):
+    def split_then(*words):
         reports = real(*words)
         live_cluster.split(table, "k002000")
         return reports
 
-    monkeypatch.setattr(forebay.ray._Job, "reports", cut_then)
+    monkeypatch.setattr(forebay.ray._Job, "reports", split_then)
     with pytest.raises(forebay.Error, match="was split while the load was built: load again"):
         load(live_cluster, numbers(ray, 0, 3000), table)
     assert live_cluster.staged(table) == [] and live_cluster.all_of(table) == {}
 
 
-def test_what_is_wrong_is_told(ray, live_cluster, path):
+def test_wrong_options_and_rows_are_reported(ray, live_cluster, path):
     table = live_cluster.create("wrong", *ROW, *PARTED["hashed"])
     dataset = numbers(ray, 0, 10)
 
@@ -154,14 +152,14 @@ def test_what_is_wrong_is_told(ray, live_cluster, path):
     assert (result.rows, result.rejected) == (1, 1)
 
 
-def test_options_are_those_of_loads_from_spark():
+def test_options_equal_those_of_loads_from_spark():
     ours = inspect.signature(forebay.ray.load).parameters
     theirs = inspect.signature(forebay.spark.load).parameters
     assert ours.keys() - {"dataset"} == theirs.keys() - {"df"}
 
 
 def test_a_cluster_over_object_storage(ray, s3_server, tmp_path, monkeypatch):
-    """A task dies when it has sent its run: the run of its second time counts, both go."""
+    """A task dies after the upload of its run. The second run counts, and both are removed."""
     note, real = tmp_path / "note", forebay.ray._write
 
     def dying(recipe, pieces):
@@ -188,7 +186,7 @@ def test_a_cluster_over_object_storage(ray, s3_server, tmp_path, monkeypatch):
     cluster.check_logs()
 
 
-def test_the_example_of_its_text_holds(ray, live_cluster):
+def test_the_example_of_the_docstring_holds(ray, live_cluster):
     live_cluster.create("clicks", "--delta", "i64", *PARTED["hashed"])
     run_example(
         forebay.ray.load.__doc__,

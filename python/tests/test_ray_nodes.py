@@ -1,4 +1,4 @@
-"""forebay.ray.push in a cluster of several nodes, of which some are lost."""
+"""forebay.ray.push in a cluster that loses some of its nodes."""
 
 import importlib
 import os
@@ -15,7 +15,7 @@ import forebay.ray
 from forebay import _ray_nodes
 
 ROWS, BLOCKS = 40_000, 8
-# A node that is silent for two seconds is a dead one.
+# A node counts as dead after two seconds without a sign.
 WATCH = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
@@ -26,7 +26,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 128 << 20}
 
 
 class Nodes:
-    """A node without processors, for the driver, and two that work."""
+    """A node without processors for the driver, and two working nodes."""
 
     def __init__(self, ray, cluster, directory):
         self.ray, self.cluster, self.directory = ray, cluster, directory
@@ -71,7 +71,7 @@ def dataset(ray):
 
 
 def rows():
-    """The same without Ray."""
+    """Returns the same rows without Ray."""
     n = range(ROWS)
     return pa.table(
         {"id": [i * 7919 % 1_000_003 for i in n], "name": [f"name {i} " * 30 for i in n]}
@@ -79,11 +79,11 @@ def rows():
 
 
 @pytest.mark.parametrize("stage", ["sampling", "encoding", "building"])
-def test_a_push_goes_on_without_a_node(cluster, path, tmp_path, monkeypatch, stage):
-    """What the node held is gone, blocks or records; the version is what it would have been."""
+def test_a_push_continues_without_a_lost_node(cluster, path, tmp_path, monkeypatch, stage):
+    """Blocks or records of the node are lost; the version is the same as without the loss."""
     cluster.fill()
     name = {"sampling": "_sample", "encoding": "_encode", "building": "_write"}[stage]
-    real, mark, heard = getattr(forebay.ray, name), str(tmp_path / "lost"), []
+    real, mark, updates = getattr(forebay.ray, name), str(tmp_path / "lost"), []
 
     def waits(*arguments):
         while not os.path.exists(mark):
@@ -91,7 +91,7 @@ def test_a_push_goes_on_without_a_node(cluster, path, tmp_path, monkeypatch, sta
         return real(*arguments)
 
     def lose(progress):
-        heard.append((progress.stage, progress.done))
+        updates.append((progress.stage, progress.done))
         if progress.stage == stage and not os.path.exists(mark):
             cluster.lose()
             open(mark, "w").close()
@@ -105,14 +105,14 @@ def test_a_push_goes_on_without_a_node(cluster, path, tmp_path, monkeypatch, sta
     began = time.monotonic()
     pushed = forebay.ray.push(dataset(cluster.ray), "t", store=path, progress=lose, **given)
     assert pushed.rows == ROWS and time.monotonic() - began < 90
-    assert heard.count((stage, 0)) == 2, "the node that was lost had nothing"
+    assert updates.count((stage, 0)) == 2, "the lost node had no work"
     if stage != "sampling":
         forebay.push(rows(), "t", store=tmp_path / "local", **given)
         assert runs(path) == runs(tmp_path / "local")
     assert len(runs(path)) == 4
 
 
-def test_a_cluster_without_a_node_that_works_ends_the_push(cluster, path, monkeypatch):
+def test_a_push_ends_if_no_node_with_processors_is_left(cluster, path, monkeypatch):
     cluster.fill()
     monkeypatch.setattr(_ray_nodes, "PATIENCE_S", 4.0)
 

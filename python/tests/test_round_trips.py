@@ -1,5 +1,7 @@
-"""What goes in comes back: indexes, time zones, lists of a fixed size, arrays, nulls; or the push
-says that it does not."""
+"""Data is read as it was pushed, or the push reports the difference.
+
+Indexes, time zones, lists of a fixed size, arrays and nulls.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,14 @@ def table_of(data: Any, path: str, **options: Any) -> forebay.Table:
 
 @pytest.mark.parametrize("index", [pd.RangeIndex(1, 4, name="id"), pd.Index([1, 2, 5], name="id")])
 @pytest.mark.parametrize("form", [lambda frame: frame, lambda frame: iter([frame])])
-def test_an_index_with_a_name_is_a_column_whatever_it_holds(index, form, path):
+def test_an_index_with_a_name_is_a_column(index, form, path):
     table = table_of(form(pd.DataFrame({"x": [1.5, 2.5, 3.5]}, index=index)), path)
     assert table.get_many(index) == [
         {"x": x, "id": int(id)} for x, id in zip([1.5, 2.5, 3.5], index, strict=True)
     ]
 
 
-def test_an_index_without_a_name_that_is_a_range_is_no_column(path):
+def test_a_range_index_without_a_name_is_not_a_column(path):
     frame = pd.DataFrame({"id": [7, 8]}, index=pd.RangeIndex(5, 7))
     assert table_of(frame, path)[7] == {"id": 7}
 
@@ -49,9 +51,9 @@ ZONES = ["UTC", "Europe/Berlin", "America/New_York", "+05:30", "-03:15"]
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_times_have_the_zone_of_their_column_however_they_are_read(zone, path):
+def test_times_have_the_zone_of_their_column_by_every_read(zone, path):
     kind = pa.timestamp("ms", zone)
-    # Two that read as the same hour in Berlin, when clocks go back.
+    # Two times with the same hour in Berlin, when clocks are set back.
     moments = [1_792_888_200_000, 1_792_891_800_000]
     data = pa.table(
         {
@@ -151,7 +153,7 @@ def test_cells_of_two_dimensions_are_lists_of_lists(path):
     pd.testing.assert_frame_equal(frame, before)
 
 
-def test_objects_of_an_array_are_looked_at_as_others_are(path):
+def test_objects_of_an_array_are_checked_like_others(path):
     with pytest.raises(forebay.DataError, match="column 'v' mixes text and bytes"):
         table_of({"id": [1], "v": np.array([["a", b"a"]], dtype=object)}, path)
 
@@ -159,7 +161,7 @@ def test_objects_of_an_array_are_looked_at_as_others_are(path):
 # Nulls, and keys that are absent.
 
 
-def test_columns_with_nulls_come_back_as_pandas_own_types(path):
+def test_columns_with_nulls_are_read_as_nullable_types_of_pandas(path):
     frame = pd.DataFrame(
         {
             "id": [1, 2],
@@ -175,7 +177,7 @@ def test_columns_with_nulls_come_back_as_pandas_own_types(path):
     assert list(found["l"][0]) == [1, None] and found.columns.tolist() == ["id", "n", "u", "b", "l"]
 
 
-def test_absent_keys_make_no_floats_of_whole_numbers(path):
+def test_absent_keys_do_not_turn_whole_numbers_into_floats(path):
     data = {"id": [1, 2], "n": [2**60 + 1, 3], "b": [True, False], "x": [0.5, 1.5]}
     table = table_of(data, path)
     found = table.get_many_arrow([1, 9], columns=["n", "b", "x"]).to_pandas()
@@ -185,10 +187,10 @@ def test_absent_keys_make_no_floats_of_whole_numbers(path):
     assert whole.dtypes.astype(str).to_dict() == {"n": "int64", "b": "bool"}
 
 
-# What is not stored.
+# Types and metadata that are not stored.
 
 
-def test_a_push_says_what_does_not_come_back(path):
+def test_a_push_reports_types_and_metadata_that_are_not_stored(path):
     uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16)))
     kinds = pa.array(["a"]).dictionary_encode()
     rows = pa.array([{"kind": "a"}]).cast(pa.struct([("kind", kinds.type)]))
@@ -210,10 +212,10 @@ def test_a_push_says_what_does_not_come_back(path):
     assert forebay.push(pd.DataFrame({"id": [1]}), "g", key="{id}", store=path).messages == ()
 
 
-# What is installed with it, where a store is, and what is logged.
+# Installed packages, paths of stores, and logging.
 
 
-def test_what_all_tables_need_is_installed_with_the_package():
+def test_packages_that_all_tables_need_are_installed_with_forebay():
     needed = [word for word in requires("forebay") or [] if "extra ==" not in word]
     assert [re.match(r"[a-z]+", word)[0] for word in needed] == ["pyarrow"]
 
@@ -247,7 +249,7 @@ def test_a_tilde_is_the_home_in_the_files_of_a_connection(tmp_path: Path, monkey
     assert made == [{"ca_certs": ca, "certfile": None, "keyfile": key}]
 
 
-def test_a_store_that_is_made_new_is_a_warning_and_the_rest_is_no_more_than_told(path, caplog):
+def test_a_new_store_logs_a_warning_and_pushes_log_information(path, caplog):
     caplog.set_level(logging.INFO, "forebay")
     for _ in range(2):
         forebay.push([{"id": 1}], "t", key="{id}", store=path)

@@ -1,4 +1,4 @@
-"""Samplers: how many rows they choose, how evenly, and what a cut by them is worth."""
+"""Samplers: how many rows they choose, how evenly, and how well their split points balance."""
 
 import os
 import random
@@ -19,7 +19,7 @@ def chance():
 
 
 def batches(values, chance, most=700):
-    """The values as batches of all sizes."""
+    """Yields the values as batches of all sizes."""
     first = 0
     while first < len(values):
         size = chance.choice([1, 2, 1 + chance.randrange(most)])
@@ -28,7 +28,7 @@ def batches(values, chance, most=700):
 
 
 def taken(sampler, values, chance, part=0, seed=SEED, most=700):
-    """The chosen values, and what each stands for."""
+    """Returns the chosen values with their weights."""
     found = []
     for batch, weights in sampling.chosen(sampler, part, seed, batches(values, chance, most)):
         found += zip(batch["n"].to_pylist(), weights, strict=True)
@@ -39,13 +39,13 @@ def weight_of(row, each):
     return 1 << max(0, (row // each).bit_length() - 1)
 
 
-def test_an_interval_is_even_however_the_rows_come(chance):
-    """Of every k rows one, and k doubles with the number of the row."""
+def test_an_interval_is_even_for_any_batches(chance):
+    """The sampler takes one of every k rows, and k doubles as row numbers double."""
     for part, each in [(0, 512), (63, 512), (64, 256), (128, 128), (10_000, 8)]:
         for length in [0, 1, 511, 512, 1024, 5000, 1 + chance.randrange(100_000)]:
             found = taken("interval", range(length), chance, part)
             assert [weight for _, weight in found] == [weight_of(n, each) for n, _ in found]
-            # Intervals lie behind one another without a gap; the last one may not be whole.
+            # Intervals follow one another without a gap; the last one may be incomplete.
             starts = [n - n % weight for n, weight in found]
             ends = [start + weight for start, (_, weight) in zip(starts, found, strict=True)]
             whole = [0, *ends]
@@ -54,7 +54,7 @@ def test_an_interval_is_even_however_the_rows_come(chance):
 
 
 @pytest.mark.parametrize("sampler", ["interval", "random"])
-def test_rows_that_come_in_a_rhythm_are_not_missed(sampler, chance):
+def test_periodic_rows_are_sampled_evenly(sampler, chance):
     for period in (2, 8, 10):
         in_time = total = 0
         for draw in range(60):
@@ -65,14 +65,14 @@ def test_rows_that_come_in_a_rhythm_are_not_missed(sampler, chance):
 
 
 @pytest.mark.parametrize("sampler", ["interval", "random"])
-def test_each_row_is_drawn_as_often_as_its_weight_says(sampler):
+def test_each_row_is_drawn_as_often_as_its_weight(sampler):
     counts = [0] * 160
     for draw in range(2000):
         for n, _ in taken(sampler, range(160), random.Random(draw), 10_000, seed=draw):
             counts[n] += 1
     for n, count in enumerate(counts):
         wanted = 2000 / weight_of(n, 8)
-        # Seven deviations.
+        # Seven standard deviations.
         assert abs(count - wanted) <= 7 * (wanted * (1 - wanted / 2000)) ** 0.5, (n, count)
 
 
@@ -83,7 +83,7 @@ def test_random_rows_stand_for_all(chance):
 
 
 @pytest.mark.parametrize("sampler", ["interval", "random"])
-def test_the_same_seed_draws_the_same_rows_however_they_come(sampler):
+def test_the_same_seed_draws_the_same_rows_from_any_batches(sampler):
     def draw(seed, part=0, cuts=1):
         return taken(sampler, range(5000), random.Random(cuts), part, seed=seed)
 
@@ -110,19 +110,19 @@ def test_split_takes_the_first_rows_and_reads_no_more(chance):
 
 @pytest.mark.parametrize("sampler", sampling.SAMPLERS)
 def test_many_parts_do_not_make_many_samples(sampler, chance):
-    """What the driver gets grows with the logarithm of the number of parts."""
+    """The samples that the driver gets grow with the logarithm of the number of parts."""
     totals = []
     for parts in (64, 128, 256, 512):
         held = [len(taken(sampler, range(4000), chance, part, most=9000)) for part in range(parts)]
         totals.append(sum(held))
     steps = [b - a for a, b in zip(totals, totals[1:], strict=False)]
-    # With each doubling of their number a part has a sample of twice as many rows.
+    # Each time the number of parts doubles, the weight of a sample doubles.
     assert totals[0] <= 64 * max(sampling.SPLIT_ROWS, 512 * 4)
     assert max(steps) <= totals[0], totals
 
 
 def skewed(chance, rows):
-    """Keys that crowd at the low end, each its own."""
+    """Returns distinct keys that are dense at the low end."""
     return [int(chance.random() ** 6 * 1e15) for _ in range(rows)]
 
 
@@ -136,14 +136,14 @@ def skewed(chance, rows):
         ("split", "shuffled", 1.25),
     ],
 )
-def test_partitions_cut_by_weighed_samples_are_balanced(sampler, order, bound, chance):
-    """Parts of quite different lengths and skewed keys, cut into 8: greatest against mean."""
+def test_partitions_split_by_weighted_samples_are_balanced(sampler, order, bound, chance):
+    """Parts of different lengths with skewed keys are split into 8 balanced partitions."""
     rows = skewed(chance, 200_000)
     if order == "sorted":
         rows.sort()
     cuts = sorted(chance.sample(range(len(rows)), 79))
     if sampler == "split":
-        # It takes parts to be of one length.
+        # This sampler expects parts of one length.
         cuts = range(2500, len(rows), 2500)
     ends = [*cuts, len(rows)]
     samples = []

@@ -1,4 +1,4 @@
-"""What people see: in a terminal, and in a notebook."""
+"""The output of objects in a terminal and in a notebook."""
 
 import html.parser
 
@@ -38,7 +38,7 @@ def people(store):
     return store, store.push(data, "people", key="{id}")
 
 
-def test_a_push_shows_what_it_did(people):
+def test_a_push_shows_its_result(people):
     _, result = people
     text = f"people version 1 serves: 2 rows, {result.bytes} B, in {result.seconds:.2f} s"
     assert str(result) == text and repr(result) == f"<forebay push: {text}>"
@@ -84,6 +84,6 @@ def test_an_empty_store_and_a_diff(store):
     assert Cells(diff._repr_html_()).cells[5:] == ["2", "changed", "n", "4", "5"]
 
 
-def test_errors_show_under_the_name_they_are_caught_by():
+def test_errors_show_their_public_name():
     assert repr(forebay.MissingError) == "<class 'forebay.MissingError'>"
     assert issubclass(forebay.GateHeld, forebay.Error)

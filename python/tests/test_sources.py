@@ -53,13 +53,13 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_rows_come_whole_and_unaltered_from(source: str, tmp_path: Path) -> None:
+def test_rows_are_stored_whole_and_unaltered_from(source: str, tmp_path: Path) -> None:
     table = pushed(SOURCES[source](), tmp_path / "store")
     assert len(table) == 300
     assert [row for _, row in table.scan()] == sorted(ROWS, key=lambda row: str(row["id"]))
 
 
-def test_a_load_takes_them_too(tmp_path: Path) -> None:
+def test_a_load_accepts_rows_and_batches_of_rows(tmp_path: Path) -> None:
     with forebay.open(tmp_path / "store", create=True) as store:
         table = store.create("t", value="row", column={"id": "int64", "name": "text"})
         table.load([{"id": 1, "name": "a"}], key="{id}")
@@ -67,7 +67,7 @@ def test_a_load_takes_them_too(tmp_path: Path) -> None:
         assert [row["name"] for row in table.get_many([1, 2, 3])] == ["a", "b", "c"]
 
 
-def test_rows_may_lack_columns_wherever_they_stand(tmp_path: Path) -> None:
+def test_any_row_may_lack_columns(tmp_path: Path) -> None:
     rows = [{"id": 1}, {"id": 2, "late": "x"}, {"late": "y", "id": 3, "more": 2**63}]
     table = pushed(rows, tmp_path / "store")
     assert table.get_many([1, 2, 3]) == [
@@ -116,7 +116,9 @@ ALTERED = {
 
 @pytest.mark.parametrize("reported", ALTERED)
 @pytest.mark.parametrize("form", ["rows", "columns", "objects", "pandas"])
-def test_what_arrow_would_alter_is_refused(reported: str, form: str, tmp_path: Path) -> None:
+def test_values_that_arrow_would_alter_are_refused(
+    reported: str, form: str, tmp_path: Path
+) -> None:
     values = ALTERED[reported]
     ids = list(range(len(values)))
     objects = np.empty(len(values), dtype=object)
@@ -127,14 +129,14 @@ def test_what_arrow_would_alter_is_refused(reported: str, form: str, tmp_path: P
         "objects": {"id": np.array(ids), "x": objects},
         "pandas": pd.DataFrame({"id": ids, "x": pd.Series(objects, dtype=object)}),
     }[form]
-    # Of numbers in a data frame the words are pyarrow's alone.
+    # For numbers in a data frame the message is that of pyarrow.
     numbers = type(values[0]) is int and "mixes" not in reported
     reported = "pandas.DataFrame: " if form == "pandas" and numbers else reported
     with pytest.raises(forebay.DataError, match=reported):
         pushed(data, tmp_path / "store")
 
 
-def test_numbers_that_nothing_alters_stand_beside_each_other(tmp_path: Path) -> None:
+def test_numbers_that_stay_exact_may_be_mixed(tmp_path: Path) -> None:
     values = [[1, 2.5], [1.5, np.float16(0.5)], [decimal.Decimal("1.5"), 2], [np.int8(3), 2**40]]
     for place, (one, other) in enumerate(values):
         rows = [{"id": 1, "x": one}, {"id": 2, "x": other}]
@@ -142,7 +144,7 @@ def test_numbers_that_nothing_alters_stand_beside_each_other(tmp_path: Path) -> 
         assert [row["x"] for row in table.get_many([1, 2])] == [one, other]
 
 
-def test_nat_among_dates_is_no_first_day_of_the_year_1(tmp_path: Path) -> None:
+def test_nat_among_dates_is_refused_or_null(tmp_path: Path) -> None:
     values = [[pd.NaT], [NAIVE.date()]]
     with pytest.raises(forebay.DataError, match=r"'x.\[\]' mixes dates and NaT: give None"):
         pushed({"id": [1, 2], "x": values}, tmp_path / "store")
@@ -150,7 +152,7 @@ def test_nat_among_dates_is_no_first_day_of_the_year_1(tmp_path: Path) -> None:
     assert pushed(frame, tmp_path / "store").get(1) == {"id": 1, "x": [None]}
 
 
-def test_a_decimal_that_is_none_is_refused_but_of_pandas_null(tmp_path: Path) -> None:
+def test_a_decimal_nan_is_refused_and_null_from_pandas(tmp_path: Path) -> None:
     values = [decimal.Decimal("NaN"), decimal.Decimal(1)]
     with pytest.raises(forebay.DataError, match=r"column 'x' has Decimal\('NaN'\), which no"):
         pushed({"id": [1, 2], "x": values}, tmp_path / "store")
@@ -159,18 +161,18 @@ def test_a_decimal_that_is_none_is_refused_but_of_pandas_null(tmp_path: Path) ->
 
 
 class FrameOfPandas3(pd.DataFrame):
-    """Its class stands in the module `pandas`, and not below it."""
+    """A frame whose class is in the module `pandas` itself, as in pandas 3."""
 
 
 FrameOfPandas3.__module__, FrameOfPandas3.__name__ = "pandas", "DataFrame"
 
 
 class Derived(pd.DataFrame):
-    """A frame of a user's own class, as GeoPandas has one."""
+    """A frame of a derived class, as in GeoPandas."""
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, FrameOfPandas3, Derived])
-def test_frames_are_known_wherever_their_class_stands(kind: Any, tmp_path: Path) -> None:
+def test_frames_of_derived_classes_are_recognized(kind: Any, tmp_path: Path) -> None:
     mixed = pd.Series([NAIVE, AWARE], dtype=object)
     at = pd.Index([NAIVE, AWARE], dtype=object)
     dates = pd.MultiIndex.from_arrays([[1, 2], at], names=["n", None])
@@ -192,7 +194,7 @@ def test_frames_are_known_wherever_their_class_stands(kind: Any, tmp_path: Path)
     assert table[2]["at"] == dt.datetime(1970, 1, 1, microsecond=2)
 
 
-def test_columns_of_pandas_alone_are_refused_in_dicts_too(tmp_path: Path) -> None:
+def test_columns_of_types_of_pandas_are_also_refused_in_dicts(tmp_path: Path) -> None:
     periods = pd.period_range("2026", periods=2, freq="M")
     for column in (periods, pd.Series(periods), pd.Categorical(periods), pd.interval_range(0, 2)):
         with pytest.raises(forebay.DataError, match=r"column 'x' is of pandas' (period|interval)"):
@@ -201,7 +203,7 @@ def test_columns_of_pandas_alone_are_refused_in_dicts_too(tmp_path: Path) -> Non
         pushed({"id": [1, 2], "x": pd.Categorical([b"a", "b"])}, tmp_path / "store")
 
 
-def test_a_column_alone_is_no_data(tmp_path: Path) -> None:
+def test_a_column_alone_is_refused(tmp_path: Path) -> None:
     for column in (pd.Series([1]), pd.Index([1]), pl.Series("id", [1]), pa.array([1])):
         for data in (column, iter([column])):
             with pytest.raises(TypeError, match="is a column: give a frame, or a dict of columns"):
@@ -209,7 +211,7 @@ def test_a_column_alone_is_no_data(tmp_path: Path) -> None:
     assert pushed(pa.array([{"id": 1}]), tmp_path / "store")[1] == {"id": 1}
 
 
-def test_what_is_none_of_rows_and_batches_is_named(tmp_path: Path) -> None:
+def test_elements_that_are_not_rows_or_batches_are_named(tmp_path: Path) -> None:
     frame = pl.DataFrame({"id": [1]})
     wrong = [
         ([{"id": 1}, None], "element 2 of the list is None, and not a dict"),
@@ -232,7 +234,7 @@ def test_objects_of_polars_are_refused(tmp_path: Path) -> None:
             pushed(data, tmp_path / "store")
 
 
-def test_categories_are_looked_at_too(tmp_path: Path) -> None:
+def test_categories_are_checked(tmp_path: Path) -> None:
     frame = pd.DataFrame({"id": [1, 2], "x": pd.Categorical([b"a", "b"])})
     with pytest.raises(forebay.DataError, match="mixes"):
         pushed(frame, tmp_path / "store")
@@ -242,7 +244,7 @@ def test_empty_lists_among_batches_are_left_out(tmp_path: Path) -> None:
     assert len(pushed(iter([[], ROWS[:5], [], ROWS[5:7]]), tmp_path / "store")) == 7
 
 
-def test_an_index_of_objects_is_looked_at_too(tmp_path: Path) -> None:
+def test_an_index_of_objects_is_checked(tmp_path: Path) -> None:
     index = pd.Index([NAIVE, AWARE], name="at", dtype=object)
     with pytest.raises(forebay.DataError, match="column 'at' mixes"):
         pushed(pd.DataFrame({"id": [1, 2]}, index=index), tmp_path / "store")
@@ -265,7 +267,7 @@ def test_values_of_one_class_stay(tmp_path: Path) -> None:
     assert pushed([row], tmp_path / "store")["1"] == row
 
 
-def test_what_a_generator_raises_is_what_the_push_raises(tmp_path: Path) -> None:
+def test_a_push_raises_the_exception_of_its_generator(tmp_path: Path) -> None:
     class Ours(Exception):
         pass
 
@@ -293,7 +295,7 @@ def test_batches_that_differ_are_refused(tmp_path: Path) -> None:
         pushed(iter([{"id": 1}]), store)
 
 
-def test_batches_of_fewer_types_become_those_of_the_first(tmp_path: Path) -> None:
+def test_batches_of_narrower_types_are_cast_to_the_first(tmp_path: Path) -> None:
     batches = [
         [{"id": "a", "x": 1.5, "n": 1}],
         [{"id": "b", "x": 2, "n": None}],
@@ -304,12 +306,12 @@ def test_batches_of_fewer_types_become_those_of_the_first(tmp_path: Path) -> Non
         "b": {"id": "b", "x": 2.0, "n": None},
         "c": {"id": "c", "x": None, "n": 2**60},
     }
-    # No float is that number.
+    # No float has that value.
     with pytest.raises(forebay.DataError, match="batch 2 has 'x' as int64, and the first as doub"):
         pushed(iter([[{"id": 1, "x": 1.5}], [{"id": 2, "x": 2**53 + 1}]]), tmp_path / "store")
 
 
-def test_what_has_no_rows_is_told(tmp_path: Path) -> None:
+def test_data_without_rows_is_refused(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with pytest.raises(forebay.DataError, match="different numbers of rows: id 2, x 1"):
         pushed({"id": [1, 2], "x": [1]}, store)

@@ -1,4 +1,4 @@
-"""forebay.spark.push in a session of this machine: what it makes, and what it refuses."""
+"""forebay.spark.push in a session on this machine: versions that it makes, and refusals."""
 
 import inspect
 import re
@@ -36,7 +36,7 @@ def spark(sparks):
 
 
 def numbers(spark, rows, parts=4):
-    """Rows of a key that goes round, a text and a number."""
+    """Returns rows of a scattered key, a text and a number."""
     n = F.col("id")
     return spark.range(0, rows, 1, parts).select(
         ((n * 7919) % 1_000_003).alias("id"),
@@ -45,8 +45,8 @@ def numbers(spark, rows, parts=4):
     )
 
 
-def test_a_push_makes_what_a_local_one_makes(spark, path, tmp_path):
-    """The same rows with the same boundaries: the runs are the same, byte for byte."""
+def test_a_push_makes_the_runs_of_a_local_push(spark, path, tmp_path):
+    """The same rows with the same boundaries make the same runs, byte for byte."""
     df = numbers(spark, 20_000)
     local, rows = str(tmp_path / "local"), df.toArrow()
     for order, boundaries in [("ordered", ["3", "55", "8"]), ("hashed", [4096, 8192, 10_000])]:
@@ -110,7 +110,7 @@ def test_a_million_flights_cut_by_samples(spark, path, tmp_path):
     more = spark.range(3).withColumnRenamed("id", "more")
     df = spark.read.parquet(source).crossJoin(more)
     df = df.withColumn("year", F.col("year") + F.col("more")).drop("more")
-    heard = []
+    updates = []
     result = forebay.spark.push(
         df,
         "flights",
@@ -118,10 +118,10 @@ def test_a_million_flights_cut_by_samples(spark, path, tmp_path):
         order="ordered",
         partitions=8,
         store=path,
-        progress=heard.append,
+        progress=updates.append,
     )
     assert result.rows == 1_010_328
-    stages = {p.stage: p for p in heard}
+    stages = {p.stage: p for p in updates}
     for name in ("sampling", "encoding", "building"):
         assert (stages[name].done, stages[name].unit) == (1_010_328, "rows")
         print(f"{name}: {stages[name].seconds:.1f} s")
@@ -144,7 +144,7 @@ def test_a_million_flights_cut_by_samples(spark, path, tmp_path):
     ],
 )
 def test_samplers_balance_skewed_keys(spark, path, sampler, arranged, bound):
-    """Nine of ten keys begin alike; partitions of the key space alone would be useless."""
+    """Nine of ten keys have the same prefix; even parts of the key space would not balance."""
     n = F.col("id")
     crowded = F.format_string("a/%08d", n)
     df = spark.range(0, 100_000, 1, 5)
@@ -160,7 +160,7 @@ def test_samplers_balance_skewed_keys(spark, path, sampler, arranged, bound):
 
 @pytest.mark.parametrize("sampler", ["interval", "random"])
 def test_spark_draws_as_the_samplers_do(spark, sampler):
-    """Its SQL says what Python says; they throw other dice."""
+    """The SQL draws like the Python code, with another random generator."""
     parts, rows = 200, 4_000
     weight, condition = _sampling.in_sql(sampler, 3, "n", "weight")
     df = spark.range(0, parts * rows, 1, parts)
@@ -199,9 +199,9 @@ def test_the_number_of_partitions_follows_from_the_sample(spark, path):
 def test_a_data_frame_without_rows_or_with_empty_parts(spark, path):
     empty = numbers(spark, 10).limit(0)
     assert forebay.spark.push(empty, "none", key="{id}", partitions=3, store=path).rows == 0
-    heard = []
-    second = forebay.spark.push(empty, "none", key="{id}", store=path, progress=heard.append)
-    assert second.version == 2 and heard[0].stage == "sampling"
+    updates = []
+    second = forebay.spark.push(empty, "none", key="{id}", store=path, progress=updates.append)
+    assert second.version == 2 and updates[0].stage == "sampling"
     few = numbers(spark, 1000, parts=6).filter("half < 10")
     result = forebay.spark.push(few, "few", key="{id}", order="ordered", partitions=4, store=path)
     assert result.rows == 40
@@ -213,7 +213,7 @@ def test_a_data_frame_without_rows_or_with_empty_parts(spark, path):
 
 
 def test_rows_of_megabytes_among_short_ones(spark, path, tmp_path):
-    """Long records are sent by themselves, short ones in bunches; little is held back."""
+    """Long records are sent alone, short ones in chunks; few records are buffered."""
     n = F.col("id")
     long = F.repeat(F.md5(n.cast("string")), 60_000)
     df = spark.range(0, 4000, 1, 3).select(
@@ -224,14 +224,14 @@ def test_rows_of_megabytes_among_short_ones(spark, path, tmp_path):
     forebay.spark.push(df, "t", store=path, memory="8MiB", duplicates="last", **given)
     forebay.push(df.toArrow(), "t", store=tmp_path / "local", duplicates="last", **given)
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
-    # Four, each with a file beside it for long values.
+    # Four runs, each with a second file for long values.
     assert runs(path) == runs(tmp_path / "local") and len(runs(path)) == 8
     with forebay.open(path) as store:
         assert len(store["t"][407]["text"]) == 32 * 60_000
 
 
 def test_more_partitions_than_a_task_holds_records_of(spark, path, tmp_path):
-    """Bunches are small then, and the version is the same."""
+    """Chunks are small, and the version is the same."""
     df, given = numbers(spark, 30_000), {"key": "{id}", "partitions": 300}
     forebay.spark.push(df, "t", store=path, memory="2MiB", **given)
     forebay.push(df.toArrow(), "t", store=tmp_path / "local", **given)
@@ -239,7 +239,7 @@ def test_more_partitions_than_a_task_holds_records_of(spark, path, tmp_path):
 
 
 def test_duplicates(spark, path, tmp_path):
-    """Which of two rows is the first is what a local push says of the same order."""
+    """The first of two rows is the same as in a local push in the same order."""
     n = F.col("id")
     df = spark.range(0, 6000, 1, 3).select((n % 2000).alias("id"), n.alias("n"))
     given = {"key": "{id}", "value": "n", "store": path}
@@ -267,7 +267,7 @@ def test_bad_rows(spark, path):
         forebay.spark.push(df, "t", key="{id}", bad_rows="rejects.jsonl", store=path)  # pyright: ignore
 
 
-def test_wrong_options_are_told_before_anything_runs(spark, path):
+def test_wrong_options_are_reported_before_anything_runs(spark, path):
     def never(batches):
         raise AssertionError("the data frame was computed")
 
@@ -287,12 +287,12 @@ def test_wrong_options_are_told_before_anything_runs(spark, path):
         forebay.spark.push(pa.table({"id": [1]}), "t", key="{id}", store=path)
 
 
-def test_options_are_those_of_a_local_push():
+def test_options_equal_those_of_a_local_push():
     apart = {"df", "sampler", "seed"}
     ours = inspect.signature(forebay.spark.push).parameters
     theirs = inspect.signature(forebay.push).parameters
     assert ours.keys() - apart <= theirs.keys()
-    # Nothing of these has a meaning in a cluster, or is there at all.
+    # These have no meaning in a cluster.
     left_out = {"data", "onto", "op", "format", "threads", "rate", "packet_data", "dry_run"}
     csv = {name for name in theirs if name.startswith("csv_")}
     assert theirs.keys() - ours.keys() == left_out | csv
@@ -311,8 +311,8 @@ def test_the_gate_holds_and_the_version_is_kept(spark, path):
     assert (result.version, result.swapped) == (3, True)
 
 
-def test_somebody_else_pushes_meanwhile(spark, path):
-    """The table is locked from the beginning to the end."""
+def test_another_push_is_refused_meanwhile(spark, path):
+    """The push locks the table from beginning to end."""
     asked = []
 
     def meddle(progress):
@@ -327,7 +327,7 @@ def test_somebody_else_pushes_meanwhile(spark, path):
 
 
 def test_a_swap_meanwhile_is_not_lost(spark, path):
-    """A push holds where somebody else lets another version serve meanwhile."""
+    """A push holds its version if another client swaps meanwhile."""
     for rows in (1000, 10):
         forebay.push(numbers(spark, rows).toArrow(), "t", key="{id}", store=path, force=True)
 
@@ -378,7 +378,7 @@ def test_an_error_of_the_source_is_chained(spark, path):
         assert store.tables() == []
 
 
-def test_a_task_that_fails_once_is_tried_again(spark, path):
+def test_a_task_that_fails_once_is_repeated(spark, path):
     def fail_once(batches):
         for number, batch in enumerate(batches):
             yield batch
@@ -423,17 +423,17 @@ def test_reports_that_are_not_all_there_are_refused(spark, path, monkeypatch, ch
     assert len(runs(path)) == 3, "runs of the push that was refused were left"
 
 
-def test_records_that_get_lost_on_the_way_are_missed(spark, path, monkeypatch):
+def test_lost_records_are_detected(spark, path, monkeypatch):
     """A shuffle that loses one record."""
     real = forebay.spark.encoded
 
     def lossy(source, batches, count):
         for batch in real(source, batches, count):
-            bunches = batch["records"].to_pylist()
+            chunks = batch["records"].to_pylist()
             if batch["sequence"][0].as_py() == 0:
-                key, rest = struct.unpack_from("<HI", bunches[0])
-                bunches[0] = bunches[0][6 + key + rest :]
-            yield batch.set_column(1, "records", pa.array(bunches, pa.binary()))
+                key, rest = struct.unpack_from("<HI", chunks[0])
+                chunks[0] = chunks[0][6 + key + rest :]
+            yield batch.set_column(1, "records", pa.array(chunks, pa.binary()))
 
     df = numbers(spark, 1000, parts=1)
     monkeypatch.setattr(forebay.spark, "encoded", lossy)
@@ -460,8 +460,8 @@ INTERRUPTED = """
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     df = spark.range(10).mapInArrow(slow, "id long")
-    told = lambda progress: print(progress.stage, flush=True)
-    forebay.spark.push(df, "t", key="{{id}}", partitions=2, store={path!r}, progress=told)
+    report = lambda progress: print(progress.stage, flush=True)
+    forebay.spark.push(df, "t", key="{{id}}", partitions=2, store={path!r}, progress=report)
 """
 
 
@@ -505,16 +505,16 @@ def test_the_examples_hold(spark, path, tmp_path, monkeypatch, where):
         assert store.tables()
 
 
-def test_what_java_tells_is_the_cause():
-    said = "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled"
-    report = f"An error occurred while calling o288.collectToPython.\n: {said}\n\tat org.apache"
-    assert forebay.spark._cause(report) == said
+def test_the_message_of_java_is_the_cause():
+    cause = "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled"
+    report = f"An error occurred while calling o288.collectToPython.\n: {cause}\n\tat org.apache"
+    assert forebay.spark._cause(report) == cause
     assert forebay.spark._cause(f"{report}\nCaused by: java.io.IOException: full") == (
         "java.io.IOException: full"
     )
 
 
-def test_what_tasks_raise_survives_any_report():
+def test_errors_of_tasks_survive_any_report():
     reported = _tasks.TaskError(forebay.DataError('two\nlines, "quoted" {braces}: ä'))
     report = f"Job aborted\n  File x\nforebay._tasks.TaskError: {reported}\n\tat java.lang.Thread\n"
     error = _tasks.error_of(report)
@@ -523,7 +523,7 @@ def test_what_tasks_raise_survives_any_report():
     assert _tasks.error_of("nothing of ours") is None
 
 
-def test_the_example_of_its_text_holds(spark, path):
+def test_the_example_of_the_docstring_holds(spark, path):
     run_example(
         forebay.spark.push.__doc__, "push", {"forebay": forebay, "spark": spark, "store": path}
     )

@@ -1,4 +1,4 @@
-"""forebay.spark.push with executors of their own, which die, are slow, or have a bad store."""
+"""forebay.spark.push with separate executors that die or are slow, or with a faulty store."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ ROWS = 60_000
 
 
 def rows(spark, function=None, parts=4, count=ROWS):
-    """Rows of an id and a text; `function` is what their source does with each batch."""
+    """Returns rows of an id and a text; the source applies `function` to each batch."""
     n = F.col("id")
     df = spark.range(0, count, 1, parts).select(n, F.concat(F.lit("name "), n).alias("name"))
 
@@ -32,7 +32,7 @@ def rows(spark, function=None, parts=4, count=ROWS):
 
 
 def check(store, table="t", count=ROWS, partitions=6):
-    """The version is whole, and nothing else is there."""
+    """Checks that the version is whole and that no other files exist."""
     with forebay.open(store) as opened:
         assert opened[table].verify().rows == count
         assert opened[table][41] == {"id": 41, "name": "name 41"}
@@ -41,13 +41,13 @@ def check(store, table="t", count=ROWS, partitions=6):
 
 
 def written(path, table="t"):
-    """How many runs are in the store."""
+    """Returns the number of runs in the store."""
     folder = Path(path, "tables", table, "runs")
     return len([name for name in folder.glob("*.run")])
 
 
 class Remote:
-    """A store in the bucket, as the driver and tasks of a session find it, through a proxy."""
+    """A store in the bucket that the driver and tasks of a session use through a proxy."""
 
     def __init__(self, server, session, name, monkeypatch, work):
         self.server, self.proxy, self.prefix = server, Proxy(server), f"spark/{name}"
@@ -109,7 +109,7 @@ def test_a_store_that_is_slow_and_answers_5xx(sparks, remote):
     assert len(store.runs()) == 4
 
 
-def test_a_store_that_is_away_for_a_while(sparks, remote):
+def test_a_store_that_is_unavailable_for_some_seconds(sparks, remote):
     spark = sparks.get("local")
     store, began = remote(spark), []
 
@@ -124,7 +124,7 @@ def test_a_store_that_is_away_for_a_while(sparks, remote):
     check(store.url)
 
 
-def test_a_store_that_takes_no_runs(sparks, remote):
+def test_a_store_that_refuses_runs(sparks, remote):
     spark = sparks.get("local")
     store = remote(spark)
     store.proxy.before = lambda exchange: 403 if is_run(exchange) else None
@@ -137,7 +137,7 @@ def test_a_store_that_takes_no_runs(sparks, remote):
     check(store.url)
 
 
-def test_a_pointer_that_somebody_else_changed(sparks, remote):
+def test_a_pointer_that_another_client_changed(sparks, remote):
     spark = sparks.get("local")
     store = remote(spark)
     few = rows(spark, count=1000)
@@ -154,11 +154,11 @@ def test_a_pointer_that_somebody_else_changed(sparks, remote):
     with pytest.raises(forebay.Error, match="somebody else changed it"):
         forebay.spark.push(few, "t", key="{id}", partitions=2, store=store.url)
     found = client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
-    assert found == kept + b"x", "what somebody else wrote was overwritten"
+    assert found == kept + b"x", "the other client's pointer was overwritten"
 
 
 def test_executors_push_into_object_storage(sparks, remote):
-    """Processes that have nothing but their environment and the network."""
+    """The executors share only their environment and the network."""
     spark = sparks.get("cluster")
     store = remote(spark)
     df = rows(spark)
@@ -189,7 +189,7 @@ def test_an_executor_is_killed_while_it_reads(sparks, path):
 
 
 def test_an_executor_is_killed_while_it_writes(sparks, path):
-    """What it had encoded is lost with it, and has to be encoded again."""
+    """Its encoded records are lost and must be encoded again."""
     spark = sparks.get("cluster")
     df = rows(spark, count=400_000)
     with Meanwhile(lambda: written(path) >= 2, lambda: kill(executors()[0])):
@@ -198,7 +198,7 @@ def test_an_executor_is_killed_while_it_writes(sparks, path):
 
 
 def test_rows_that_differ_each_time_make_no_mixed_version(sparks, path):
-    """An executor dies when some partitions are written: what it had read comes out otherwise."""
+    """An executor dies when some partitions are written, and its rows differ in the repeat."""
     spark = sparks.get("cluster")
     before = forebay.spark.push(rows(spark), "t", key="{id}", partitions=6, store=path)
 
@@ -209,7 +209,7 @@ def test_rows_that_differ_each_time_make_no_mixed_version(sparks, path):
         return pa.record_batch({"id": batch["id"], "name": drawn})
 
     df = rows(spark, other_each_time, count=400_000)
-    # Spark's own watch over this is switched off.
+    # Spark's own check is switched off.
     kinds = ("enabled", "enableFullRetryOnMismatch", "enableQueryLevelRollbackOnMismatch")
     watches = [f"spark.sql.shuffle.orderIndependentChecksum.{kind}" for kind in kinds]
     for name in watches:
@@ -225,8 +225,8 @@ def test_rows_that_differ_each_time_make_no_mixed_version(sparks, path):
     check(path)
 
 
-def test_a_slow_task_is_done_twice(sparks, path, tmp_path):
-    """The second one, begun while the first sleeps, is the one whose records count."""
+def test_a_slow_task_runs_twice(sparks, path, tmp_path):
+    """The second attempt starts while the first one sleeps; its records count."""
     spark, notes = sparks.get("standalone"), str(tmp_path / "notes")
     os.mkdir(notes)
 
@@ -245,12 +245,12 @@ def test_a_slow_task_is_done_twice(sparks, path, tmp_path):
 
 
 def test_two_tasks_write_one_partition(sparks, remote):
-    """Both runs get into the store; one of them is the version's, and the other goes."""
+    """Both runs are uploaded; the version names one, and the other is removed."""
     spark = sparks.get("standalone")
     store, held, again = remote(spark), [], threading.Event()
 
     def hold_first(exchange):
-        """Until the other task of its partition has a run, too."""
+        """Waits until the other task of the partition also uploads a run."""
         if is_run(exchange):
             partition = exchange.path.rpartition("/")[2].split("-")[1]
             if not held:
@@ -263,14 +263,14 @@ def test_two_tasks_write_one_partition(sparks, remote):
     df = rows(spark, parts=2)
     forebay.spark.push(df, "t", key="{id}", partitions=6, store=store.url)
     sent = {e.path.partition("?")[0] for e in store.proxy.exchanges if is_run(e)}
-    assert len(sent) > 6, "no task was done twice"
+    assert len(sent) > 6, "no task ran twice"
     check(store.url)
     forebay.spark.push(df, "t", key="{id}", partitions=6, store=store.url)
-    assert len(store.runs()) == 12, "what no version names is gone by the next push"
+    assert len(store.runs()) == 12, "the next push removes runs that no version names"
 
 
 def test_a_worker_is_killed(sparks, path):
-    """A standalone cluster loses one of its two machines for good."""
+    """A standalone cluster loses one of its two machines permanently."""
     spark = sparks.get("standalone")
     worker = sparks.standalone.workers[0]
     df = rows(spark, count=400_000)

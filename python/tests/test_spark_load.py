@@ -1,4 +1,4 @@
-"""forebay.spark.load into live tables of a cluster of three nodes: what they hold then."""
+"""forebay.spark.load into live tables of a cluster of three nodes."""
 
 import inspect
 import os
@@ -25,7 +25,7 @@ def spark(sparks):
 
 
 def numbers(spark, first, last, word="name", parts=4):
-    """Rows of a number, a text and another number."""
+    """Returns rows of a number, a text and another number."""
     n = F.col("id")
     return spark.range(first, last, 1, parts).select(
         n, F.concat(F.lit(f"{word} "), n).alias("name"), (n / 4).alias("half")
@@ -45,9 +45,7 @@ def load(cluster, df, table, key="k{id:06}", **options):
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
-def test_a_data_frame_comes_whole_into_an_empty_table_and_into_one_that_is_not(
-    spark, live_cluster, order
-):
+def test_a_data_frame_is_loaded_whole_into_an_empty_and_a_filled_table(spark, live_cluster, order):
     table = live_cluster.create(f"whole_{order}", *ROW, *PARTED[order])
     df = numbers(spark, 0, 20_000)
     result = load(live_cluster, df, table)
@@ -55,10 +53,10 @@ def test_a_data_frame_comes_whole_into_an_empty_table_and_into_one_that_is_not(
     assert (result.table, result.duplicates) == (table, 0)
     held = wanted(0, 20_000)
     assert live_cluster.all_of(table) == held
-    # The same once more changes nothing.
+    # The same load again changes nothing.
     assert load(live_cluster, df, table).rows == 20_000
     assert live_cluster.all_of(table) == held
-    # What was written since, and before, and what comes on top of both.
+    # Another load replaces loaded rows and leaves the writes of clients.
     written = {"id": 7, "name": "by a client", "half": None}
     with live_cluster.nodes[0].through_gateway() as client:
         for name in ("k000007", "another"):
@@ -72,14 +70,14 @@ def test_a_data_frame_comes_whole_into_an_empty_table_and_into_one_that_is_not(
 
 
 def test_rows_of_one_key_are_composed_in_the_order_of_the_data_frame(spark, live_cluster):
-    """Every operation, again and again on few keys, in a table that holds some of them."""
+    """Every operation runs many times on few keys, some of which the table has."""
     table = live_cluster.create("operations", "--delta", "append", *PARTED["hashed"])
     held = {f"k{key}": b"old " for key in range(0, 60, 2)}
     with live_cluster.connect() as connection:
         connection[table].put_many(held)
     verbs = ["update", "insert", "delta", "delete"]
     rows = [(f"k{row * 7919 % 50}", f"{row} ", verbs[row * row % 101 % 4]) for row in range(4000)]
-    # In more than one part, so that their places decide.
+    # Several parts, so that their positions decide the order.
     parted = spark.sparkContext.parallelize(rows, 4)
     df = spark.createDataFrame(parted, "k string, v string, op string")
     for key, text, op in rows:
@@ -107,7 +105,7 @@ def test_rows_of_one_key_are_composed_in_the_order_of_the_data_frame(spark, live
 
 
 def sums(spark, function=None, count=40_000):
-    """A hundred keys that get as many ones each; `function` is what their source does."""
+    """Returns rows that add one to each of a hundred keys; the source applies `function`."""
     df = spark.range(0, count, 1, 4).select((F.col("id") % 100).alias("id"), F.lit(1).alias("n"))
 
     def source(batches):
@@ -122,7 +120,7 @@ def check_sums(cluster, table, each):
     assert cluster.staged(table) == []
 
 
-def test_deltas_are_added_once_though_a_task_fails_and_is_done_again(spark, live_cluster):
+def test_deltas_are_added_once_though_a_task_fails_and_is_repeated(spark, live_cluster):
     table = live_cluster.create("retried", "--delta", "i64", *PARTED["hashed"])
 
     def fail_once(batch):
@@ -137,19 +135,19 @@ def test_deltas_are_added_once_though_a_task_fails_and_is_done_again(spark, live
         check_sums(live_cluster, table, 400 * round)
 
 
-def test_a_partition_that_is_cut_meanwhile_refuses_the_load_which_is_given_again(
+def test_a_partition_that_is_split_meanwhile_refuses_the_load_and_a_repeat_succeeds(
     spark, live_cluster, monkeypatch
 ):
     table = live_cluster.create("cut", *ROW, *PARTED["ordered"])
     load(live_cluster, numbers(spark, 0, 3000), table)
     real = forebay.spark._Job.reports
 
-    def cut_then(*words):
+    def split_then(*words):
         reports = real(*words)
         live_cluster.split(table, "k002000")
         return reports
 
-    monkeypatch.setattr(forebay.spark._Job, "reports", cut_then)
+    monkeypatch.setattr(forebay.spark._Job, "reports", split_then)
     with pytest.raises(forebay.Error, match="was split while the load was built: load again"):
         load(live_cluster, numbers(spark, 0, 3000, "new"), table)
     assert live_cluster.staged(table) == []
@@ -159,20 +157,20 @@ def test_a_partition_that_is_cut_meanwhile_refuses_the_load_which_is_given_again
     assert live_cluster.all_of(table) == wanted(0, 3000, "new")
 
 
-def test_partitions_are_cut_by_a_sample_before(spark, live_cluster):
+def test_partitions_are_split_by_a_sample_before_the_load(spark, live_cluster):
     table = live_cluster.create("planned", *ROW, "--order", "ordered", replicas=1)
     result = load(
         live_cluster, numbers(spark, 0, 30_000), table, plan="always", partition_bytes="200K"
     )
     assert result.rows == 30_000
     assert live_cluster.all_of(table) == wanted(0, 30_000)
-    live = live_cluster.heard()["live"]["tables"][table]
+    live = live_cluster.ask_coordinator()["live"]["tables"][table]
     assert live["partitions"] > 1, live
     with pytest.raises(forebay.UsageError, match='goes with plan="auto"'):
         load(live_cluster, numbers(spark, 0, 10), table, partition_bytes="200K")
 
 
-def test_what_is_wrong_is_told_before_anything_runs(spark, live_cluster, path):
+def test_wrong_options_are_reported_before_anything_runs(spark, live_cluster, path):
     table = live_cluster.create("wrong", *ROW, *PARTED["ordered"])
     live_cluster.create("forever", "--ttl", "never")
 
@@ -206,7 +204,7 @@ def test_what_is_wrong_is_told_before_anything_runs(spark, live_cluster, path):
     assert live_cluster.all_of(table) == {}
 
 
-def test_options_are_those_of_a_local_load():
+def test_options_equal_those_of_a_local_load():
     ours = inspect.signature(forebay.spark.load).parameters
     theirs = inspect.signature(forebay.load).parameters
     assert ours.keys() - {"df"} <= theirs.keys()
@@ -227,7 +225,7 @@ def test_bad_rows_end_the_load_or_are_counted(spark, live_cluster):
     assert sorted(live_cluster.all_of(table)) == ["k000001", "k000003"]
 
 
-def test_a_second_load_waits_for_the_first_and_what_a_dead_one_left_goes(spark, live_cluster):
+def test_a_second_load_waits_for_the_first_and_files_of_a_dead_one_are_removed(spark, live_cluster):
     table = live_cluster.create("busy", *ROW, *PARTED["hashed"])
     begun, go = threading.Event(), threading.Event()
     real = forebay.spark._Job.reports
@@ -253,15 +251,15 @@ def test_a_second_load_waits_for_the_first_and_what_a_dead_one_left_goes(spark, 
         first.join(90)
         second.join(90)
     assert live_cluster.all_of(table) == wanted(0, 1000) | wanted(0, 10, "second")
-    # As a task leaves it whose driver died.
+    # A task leaves such a file if its driver died.
     left = os.path.join(live_cluster.path, "tables", table, "runs", "load-00001-left.run")
     open(left, "w").close()
     load(live_cluster, numbers(spark, 0, 10, "third"), table)
     assert live_cluster.all_of(table) == wanted(0, 1000) | wanted(0, 10, "third")
 
 
-def test_progress_is_told_and_what_it_raises_ends_the_load(spark, live_cluster):
-    table = live_cluster.create("told", *ROW, *PARTED["hashed"])
+def test_progress_is_reported_and_its_exception_ends_the_load(spark, live_cluster):
+    table = live_cluster.create("reported", *ROW, *PARTED["hashed"])
     stages = []
     df = numbers(spark, 0, 2000)
     load(live_cluster, df, table, progress=lambda now: stages.append(now.stage))
@@ -276,7 +274,7 @@ def test_progress_is_told_and_what_it_raises_ends_the_load(spark, live_cluster):
     assert live_cluster.all_of(table) == wanted(0, 2000)
 
     def leaves_nothing():
-        # A task that was being stopped may have written its file: the next load removes it.
+        # A task may write its file while it is stopped; the next load removes it.
         load(live_cluster, numbers(spark, 0, 10), table)
         return live_cluster.staged(table) == []
 
@@ -284,7 +282,7 @@ def test_progress_is_told_and_what_it_raises_ends_the_load(spark, live_cluster):
 
 
 def test_an_executor_is_killed_while_it_writes(sparks, live_cluster):
-    """What it had encoded is lost with it, and has to be encoded again."""
+    """Its encoded records are lost and must be encoded again."""
     spark = sparks.get("cluster")
     table = live_cluster.create("killed", "--delta", "i64", "--partitions", "6")
     is_writing = lambda: len(live_cluster.staged(table)) >= 2  # noqa: E731
@@ -293,8 +291,8 @@ def test_an_executor_is_killed_while_it_writes(sparks, live_cluster):
     check_sums(live_cluster, table, 20_000)
 
 
-def test_a_slow_task_is_done_twice(sparks, live_cluster, tmp_path):
-    """The second one, begun while the first sleeps, is the one whose records count."""
+def test_a_slow_task_runs_twice(sparks, live_cluster, tmp_path):
+    """The second attempt starts while the first one sleeps; its records count."""
     spark, notes = sparks.get("standalone"), str(tmp_path / "notes")
     os.mkdir(notes)
     table = live_cluster.create("twice", "--delta", "i64", *PARTED["hashed"])
@@ -313,7 +311,7 @@ def test_a_slow_task_is_done_twice(sparks, live_cluster, tmp_path):
     assert sorted(os.listdir(notes)) == ["attempt 0", "attempt 1"]
 
 
-def test_the_example_of_its_text_holds(spark, live_cluster):
+def test_the_example_of_the_docstring_holds(spark, live_cluster):
     live_cluster.create("clicks", "--delta", "i64", *PARTED["hashed"])
     names = {"forebay": forebay, "spark": spark, "store": live_cluster.path}
     run_example(forebay.spark.load.__doc__, "load", names)

@@ -47,7 +47,7 @@ def test_scans_are_arrow_streams(opened):
     part = table.scan("bird/0100", "bird/0200")
     assert pl.DataFrame(part)["id"].to_list() == list(range(100, 200))
     assert pa.schema(part) == whole.schema
-    # A scan can be walked through again, and by a loop.
+    # A scan can be read again, and by a loop.
     assert [key for key, _ in part] == [f"bird/{id:04}" for id in range(100, 200)]
     last = table.scan("bird/0100", limit=2, reverse=True)
     assert [row["id"] for _, row in last] == [999, 998]
@@ -74,7 +74,7 @@ def test_hashed_tables_have_no_ranges(birds, path):
         assert scanned["value"].type == pa.binary()
 
 
-def test_every_type_comes_back_as_pythons(path):
+def test_every_type_is_read_back_as_a_python_value(path):
     moment = dt.datetime(2026, 11, 22, 4, 5, 6, 789_000)
     row = {
         "id": 1,
@@ -117,7 +117,7 @@ def test_every_type_comes_back_as_pythons(path):
         assert pa.table(store["t"].scan())["moment"].to_pylist() == [moment]
 
 
-def test_what_python_cannot_hold_is_an_error_not_another_value(path):
+def test_a_time_that_python_cannot_hold_is_an_error(path):
     fine = pa.table({"id": [1], "at": pa.array([1_500], pa.timestamp("ns"))})
     forebay.push(fine, "t", key="{id}", store=path)
     with forebay.open(path) as store:
@@ -165,7 +165,7 @@ def test_versions_swap_rollback_diff_verify(birds, opened):
     assert table.rollback() == forebay.Swapped("birds", 1, 2)
     assert table.version == 1 and "bird/0999" in table
     assert table.swap(2).previous == 1 and table.version == 2
-    # A handle stays with its version; another one follows what serves when it is told to.
+    # A handle keeps its version; `refresh` moves it to the serving one.
     other = opened["birds"]
     table.rollback()
     assert other.version == 2 and other.refresh() and other.version == 1 and not other.refresh()
@@ -183,7 +183,7 @@ def test_versions_swap_rollback_diff_verify(birds, opened):
     assert "birds" not in opened and len(opened) == 0
 
 
-def test_damage_is_told(opened, path):
+def test_damage_is_reported(opened, path):
     runs = [file for file in Path(path).rglob("runs/*") if file.is_file()]
     run = max(runs, key=lambda file: file.stat().st_size)
     data = bytearray(run.read_bytes())
@@ -206,7 +206,7 @@ def test_a_missing_store_and_table(path, opened):
 
 
 def test_many_threads_read_while_versions_are_swapped(birds, opened):
-    """Each reader has its own handle and checks that what it reads is of the version it says."""
+    """Each reader has its own handle and checks that its rows are of the handle's version."""
     second = birds.set_column(1, "name", pa.array([f"second {id}" for id in range(1000)]))
     opened.push(second, "birds", key="bird/{id:04}", order="ordered", no_swap=True)
     shared, errors, over = opened["birds"], [], threading.Event()
@@ -237,7 +237,7 @@ def test_many_threads_read_while_versions_are_swapped(birds, opened):
     assert errors == []
 
 
-def test_one_loop_shared_by_threads_gives_every_record_once(opened):
+def test_a_scan_shared_by_threads_gives_every_record_once(opened):
     records, seen, lock = iter(opened["birds"].scan()), [], threading.Lock()
 
     def take():

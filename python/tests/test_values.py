@@ -1,4 +1,4 @@
-"""Values that must not become others: frames of pandas, rare types, odd classes."""
+"""Values that must not change: frames of pandas, rare types, unusual classes."""
 
 import datetime as dt
 import decimal
@@ -45,7 +45,7 @@ def test_a_data_frame_of_pandas_rounds_no_whole_numbers(store):
         (pd.interval_range(0, 2), r"pandas' interval\[int64, right\]"),
     ],
 )
-def test_types_of_pandas_alone_are_refused(path, column, words):
+def test_types_that_only_pandas_has_are_refused(path, column, words):
     with pytest.raises(forebay.DataError, match=words):
         forebay.push(pd.DataFrame({"id": [1, 2], "p": column}), "t", key="{id}", store=path)
 
@@ -100,7 +100,7 @@ def test_times_beyond_a_column_or_beyond_python(store):
 
 
 @pytest.mark.parametrize(("unit", "units"), [("s", 10**14), ("s", -(2**63)), ("ms", 2**63 - 1)])
-def test_durations_beyond_those_of_python_are_told(store, unit, units):
+def test_durations_beyond_those_of_python_are_reported(store, unit, units):
     far = pa.table({"id": [1], "span": pa.array([units], pa.duration(unit))})
     store.push(far, "far", key="{id}", order="ordered")
     table = store["far"]
@@ -142,8 +142,8 @@ def test_lists_of_tables_and_versions_pickle(store):
         assert pickle.loads(pickle.dumps(listing)) == listing
 
 
-def test_times_and_dates_that_python_lacks_are_told(store):
-    """Midnight after the day, before it, and years beyond 9999."""
+def test_times_and_dates_that_python_lacks_are_reported(store):
+    """Times after the end of a day and before its start, and years beyond 9999."""
     odd = pa.array([86_400_000_000, -1], pa.int64()).cast(pa.time64("us"))
     days = pa.array([3_000_000, -800_000], pa.int32()).cast(pa.date32())
     with pytest.raises(forebay.DataError, match="'odd' holds .* is no time of a day"):
@@ -154,7 +154,7 @@ def test_times_and_dates_that_python_lacks_are_told(store):
             store["days"][key]
 
 
-def test_what_only_looks_like_a_value_is_refused(store):
+def test_values_of_similar_classes_are_refused(store):
     lists = store.create("lists", value="list", item="int64")
     for value in {1: 2}, bytearray(b"ab"), "12":
         with pytest.raises(TypeError, match="a list is a sequence of its items"):

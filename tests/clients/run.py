@@ -1,9 +1,10 @@
-"""Runs clients of Redis Cluster against a cluster of five real nodes, to which things happen.
+"""Runs clients of Redis Cluster against a cluster of five real nodes under maintenance and
+failures.
 
-`make test-clients` calls it. Each client is a program of its own (python/reading.py says what it
-takes and prints). All of them read, while tables are replaced and taken back, and nodes are killed,
-stopped and started again. It ends with a table, and with 1 when a client was given a wrong answer,
-did not read, or failed too often.
+`make test-clients` calls it. Each client is its own program. python/reading.py describes its
+arguments and its output. All clients read while tables are replaced and rolled back, and while
+nodes are killed, stopped and restarted. The script prints a table. It exits with 1 if a client got
+a wrong answer, did not read, or failed too often.
 """
 
 import argparse
@@ -28,21 +29,21 @@ from harness import Store  # noqa: E402
 GROUPS = 500
 KEYS = [f"{{{group}}}:{i}" for group in range(GROUPS) for i in range(4)]
 TABLES = ("people", "prices")
-# More versions of a table than there are.
+# More versions of a table than the script makes.
 MOST_VERSIONS = 9
-# The exit code of a rollout that left nodes out.
-LEFT_OUT = 6
-# How long a client may take to begin.
+# The exit code of a rollout that excluded nodes.
+EXCLUDED = 6
+# How long a client may take to start.
 START_S = 60
 # How long clients read between two events.
 QUIET_S = 4
-# A node is away for more than half of the time. A client that never learned of it would fail with a
-# fifth of its GETs and most of its MGETs over slots then: a fifth of all its reads and more. So one
-# that fails with less than half as many has learned what there was to learn, however slowly.
+# A node is away for more than half of the time. A client that did not notice would fail a fifth of
+# its GETs, and most of its MGETs over slots. That is more than a fifth of all reads. A client that
+# fails less than half as often has noticed, however slowly.
 MOST_FAILED = 0.1
-# redis-cli learns nothing: it gives one command to one node, and every fifth time that one is away.
-# redis-rs 1.8.1, the blocking one, sends no part of a split MGET again: each of these that meets a
-# redirect fails or panics, and so do all of them until it comes to know that a node is away.
+# redis-cli never notices: it sends each command to one node, and one node in five is away. The
+# blocking redis-rs 1.8.1 never retries a part of a split MGET: if a part meets a redirect, the MGET
+# fails or panics. All MGETs fail until the client notices that a node is away.
 MOST_FAILED_OF = {"redis-cli": 0.2, "redis-rs": 0.2}
 
 PYTHON = [sys.executable]
@@ -53,7 +54,8 @@ BUILT = HERE / "java/target/built"
 MODULES = HERE / "node/node_modules/installed.json"
 RUST = HERE / "rust/target/debug/redis-rs"
 
-# How a client is run, what is there when it was installed, and whether it reads from replicas.
+# Per client: its command, a file that exists once it is installed, and whether it can read from
+# replicas.
 CLIENTS = {
     "redis-py": ([*PYTHON, HERE / "python/redis_py.py"], HERE, True),
     "valkey-glide": ([*PYTHON, HERE / "python/valkey_glide.py"], HERE, True),
@@ -70,7 +72,7 @@ CLIENTS = {
 
 
 class Client:
-    """A client that reads until it is told to end."""
+    """A client that reads until end()."""
 
     def __init__(self, name, variant, words, directory, arguments):
         self.name, self.variant = name, variant
@@ -90,7 +92,7 @@ class Client:
         self.reading.set()
 
     def end(self):
-        """What it tells; None when it ended without a word."""
+        """The client's JSON, or None if it printed none."""
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         self.listener.join(90)
@@ -105,7 +107,7 @@ class Client:
 
 
 class Events:
-    """What is done to the cluster, and when."""
+    """Changes to the cluster, with their times."""
 
     def __init__(self, cluster):
         self.cluster, self.store, self.seen = cluster, cluster.store, []
@@ -122,7 +124,7 @@ class Events:
         return next((text for then, text in reversed(self.seen) if then <= at), "start")
 
     def rollout(self, *words, codes=(0,)):
-        """A command that changes what serves, or where."""
+        """Runs a command that changes the serving version or the assignment."""
         begun = time.monotonic()
         result = self.store.run(*words, code=None)
         self.note(f"{' '.join(words[:2])}: {time.monotonic() - begun:.1f} s")
@@ -130,7 +132,7 @@ class Events:
             raise SystemExit(f"{words}: exit code {result.code}\n{result.err}{result.out}")
 
     def push(self, table, *more, codes=(0,)):
-        """The next version of a table, whose values say that they are of this one."""
+        """Pushes the next version of a table. Each value holds its version."""
         self.versions[table] += 1
         version = self.versions[table]
         values = [f"{table}:{one} {version}" for one in KEYS]
@@ -139,24 +141,24 @@ class Events:
         words = ["--key", "{id}", "--value", "value", "--force", *more]
         self.rollout("push", table, str(source), *words, codes=codes)
 
-    def quiet(self):
-        """Clients read on while nothing happens."""
+    def wait(self):
+        """Lets clients read while nothing happens."""
         time.sleep(QUIET_S)
 
-    def back(self, node):
-        node.start().comes_up()
+    def restart(self, node):
+        node.start().wait_listening()
         self.cluster.wait_up()
         self.note(f"{node.name} is back")
-        self.quiet()
+        self.wait()
 
-    def happen(self):
+    def run(self):
         self.note("nothing happens")
-        self.quiet()
+        self.wait()
         self.push("people")
         self.rollout("rollback", "people")
         self.push("prices", "--no-swap")
         self.rollout("swap", "people@2", "prices@2", "--force")
-        self.quiet()
+        self.wait()
 
         self.kill(self.other_than_coordinator(), "people")
         self.rollout("rollback", "people")
@@ -166,10 +168,10 @@ class Events:
 
         self.push("people")
         self.rollout("rollback", "people", "prices")
-        self.quiet()
+        self.wait()
 
     def other_than_coordinator(self):
-        """Another node each time."""
+        """A node other than the coordinator, another one each time."""
         coordinator = self.cluster.coordinator()
         node = next(node for node in self.turns if node is not coordinator)
         self.turns.remove(node)
@@ -179,23 +181,23 @@ class Events:
     def kill(self, node, table):
         self.note(f"kill -9 {node.name}")
         node.kill()
-        self.quiet()
-        self.push(table, codes=(0, LEFT_OUT))
-        self.back(node)
+        self.wait()
+        self.push(table, codes=(0, EXCLUDED))
+        self.restart(node)
 
     def stop(self, node, table):
         self.note(f"SIGTERM {node.name}")
         node.stop()
-        self.quiet()
-        self.push(table, codes=(0, LEFT_OUT))
-        self.back(node)
+        self.wait()
+        self.push(table, codes=(0, EXCLUDED))
+        self.restart(node)
 
     def drain(self, node):
         self.rollout("cluster", "drain", node.name, "--yes")
-        self.quiet()
+        self.wait()
         self.push("prices")
         self.rollout("cluster", "add", node.name, "--yes")
-        self.quiet()
+        self.wait()
 
 
 def start_clients(clients, names, cluster, directory):
@@ -205,12 +207,12 @@ def start_clients(clients, names, cluster, directory):
         words, _, has_replicas = CLIENTS[name]
         for variant in ["primary", "replicas"] if has_replicas else ["primary"]:
             clients.append(Client(name, variant, words, directory, arguments))
-            # One by one: they begin faster than all at once.
+            # Clients start one by one, because that is faster than all at once.
             clients[-1].reading.wait(START_S)
 
 
 def run(names, directory):
-    """What the clients tell, and what is wrong with it."""
+    """Runs the clients, and returns their results, the serving versions and the events."""
     cluster = Cluster(Store(directory / "store"), directory, 5, 3, node_timeout=None)
     clients = []
     try:
@@ -218,7 +220,7 @@ def run(names, directory):
         for table in TABLES:
             events.push(table, "--replicas", "3", "--partitions", "16")
         start_clients(clients, names, cluster, directory)
-        events.happen()
+        events.run()
         ended = [(client, client.end()) for client in clients]
         serving = {one["table"]: one["version"] for one in cluster.status()["tables"]}
     finally:
@@ -229,47 +231,47 @@ def run(names, directory):
     return ended, serving, events
 
 
-def failures(says):
-    return sum(spell["count"] for spell in says["spells"]) - says["wrong"]
+def failures(result):
+    return sum(spell["count"] for spell in result["spells"]) - result["wrong"]
 
 
-def faults(client, says, serving):
-    """What a client may not do."""
-    if says is None or says["reads"] == 0:
+def faults(client, result, serving):
+    """The faults of a client."""
+    if result is None or result["reads"] == 0:
         return ["did not read"]
     found = []
-    if says["wrong"]:
-        found.append(f"{says['wrong']} wrong answers")
-    if says["last"] != serving:
-        found.append(f"read {says['last']} at the end, where {serving} serve")
-    failed = failures(says)
-    if failed > MOST_FAILED_OF.get(client.name, MOST_FAILED) * (says["reads"] + failed):
-        found.append(f"{failed} reads failed, {says['reads']} did not")
+    if result["wrong"]:
+        found.append(f"{result['wrong']} wrong answers")
+    if result["last"] != serving:
+        found.append(f"read {result['last']} at the end, where {serving} serve")
+    failed = failures(result)
+    if failed > MOST_FAILED_OF.get(client.name, MOST_FAILED) * (result["reads"] + failed):
+        found.append(f"{failed} reads failed, {result['reads']} did not")
     return found
 
 
 def show(ended, serving, events):
-    """Prints what came of it, and gives how many clients were at fault."""
+    """Prints the results, and returns the number of faulty clients."""
     head = ["client", "version", "reads from", "reads", "wrong", "failed", "longest pause ms"]
     rows, notes, bad = [head, ["---"] * 3 + ["---:"] * 4], [], 0
-    for client, says in ended:
-        wrong = faults(client, says, serving)
+    for client, result in ended:
+        wrong = faults(client, result, serving)
         bad += bool(wrong)
         notes += [f"{client.name} {client.variant}: {fault}" for fault in wrong]
-        if says is None:
+        if result is None:
             notes.append(client.log.read_text()[-2000:])
             rows.append([client.name, "", client.variant, "", "", "", ""])
             continue
-        counts = [says["reads"], says["wrong"], failures(says), says["longest_pause_ms"]]
-        rows.append([says["client"], says["version"], says["variant"], *map(str, counts)])
-        for spell in says["spells"]:
+        counts = [result["reads"], result["wrong"], failures(result), result["longest_pause_ms"]]
+        rows.append([result["client"], result["version"], result["variant"], *map(str, counts)])
+        for spell in result["spells"]:
             since, until = (spell[end] - events.began for end in ("since", "until"))
             during = f"{since:.1f} to {until:.1f} s, after {events.before(spell['since'])}"
-            what = f"{spell['count']} x {spell['kind']}: {spell['text']}"
-            notes.append(f"{client.name} {client.variant}: {during}: {what}")
-        if says["parts"]:
-            what = f"{says['parts']} split MGETs had parts of two versions"
-            notes.append(f"{client.name} {client.variant}: {what}")
+            note = f"{spell['count']} x {spell['kind']}: {spell['text']}"
+            notes.append(f"{client.name} {client.variant}: {during}: {note}")
+        if result["parts"]:
+            note = f"{result['parts']} split MGETs had parts of two versions"
+            notes.append(f"{client.name} {client.variant}: {note}")
     print()
     for row in rows:
         print(f"| {' | '.join(row)} |")
@@ -277,27 +279,27 @@ def show(ended, serving, events):
     return bad
 
 
-def there(names):
-    """Those of the clients that could be installed."""
+def installed(names):
+    """The clients that are installed."""
     unknown = [name for name in names if name not in CLIENTS]
     if unknown:
         sys.exit(f"there is no client {unknown[0]}; there are {', '.join(CLIENTS)}")
     missing = [name for name in names if not CLIENTS[name][1].exists()]
     for name in missing:
-        print(f"{name} is left out: its packages could not be had (scripts/setup clients)")
+        print(f"{name} is skipped: its packages are not installed (scripts/setup clients)")
     return [name for name in names if name not in missing]
 
 
 def main():
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("clients", nargs="*", default=list(CLIENTS), metavar="CLIENT")
-    words.add_argument("--json", type=Path, help="write what the clients told to a file")
+    words.add_argument("--json", type=Path, help="write the clients' results to a file")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="forebay-clients-") as directory:
-        ended, serving, events = run(there(asked.clients), Path(directory))
+        ended, serving, events = run(installed(asked.clients), Path(directory))
         bad = show(ended, serving, events)
         if asked.json:
-            asked.json.write_text(json.dumps([says for _, says in ended], indent=1) + "\n")
+            asked.json.write_text(json.dumps([result for _, result in ended], indent=1) + "\n")
     sys.exit(1 if bad else 0)
 
 

@@ -8,7 +8,7 @@ MIB = 1 << 20
 
 
 def value(i, length):
-    """Text that tells which row it belongs to, wherever one looks into it."""
+    """Text of a row's number, repeated, so that every part shows its row."""
     return (f"{i:09} " * (length // 10 + 1))[:length]
 
 

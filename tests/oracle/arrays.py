@@ -1,6 +1,6 @@
-"""Values as Arrow arrays and back, for every type and layout that pyarrow has.
+"""Conversion of values to Arrow arrays and back, for every type and layout that pyarrow has.
 
-Times go as the integers that they are stored as, and not through Python's own types.
+Times stay the integers that Arrow stores, without Python's own types.
 """
 
 import decimal
@@ -26,7 +26,7 @@ INTEGER_OF = {
 
 
 def storage(t):
-    """The integers that a type of times is stored as."""
+    """The integer type that stores a type of times."""
     for name, kind in INTEGER_OF.items():
         if getattr(pa.types, f"is_{name}")(t):
             return kind
@@ -34,7 +34,7 @@ def storage(t):
 
 
 def filler(t):
-    """A value for places that nobody reads, or that must not be null."""
+    """A value for unused places, or for places that must not be null."""
     kind = family(t)
     if kind in ("text", "binary"):
         width = t.byte_width if pa.types.is_fixed_size_binary(t) else 0
@@ -54,7 +54,7 @@ def as_decimal(x):
 
 
 def build(values, t):
-    """An array of a type from values."""
+    """An Arrow array of a type from values."""
     if pa.types.is_dictionary(t):
         found = list({canonical(value): value for value in values if value is not None}.values())
         at = {canonical(value): place for place, value in enumerate(found)}
@@ -123,7 +123,7 @@ def build_list(values, t):
     large = isinstance(t, (pa.LargeListType, pa.LargeListViewType))
     whole = pa.int64() if large else pa.int32()
     if isinstance(t, (pa.ListViewType, pa.LargeListViewType)):
-        # Views may stand in any order: the last list is first here.
+        # Views may be in any order: here the last list is first.
         sizes = [len(value or []) for value in values]
         flat = [item for value in reversed(values) for item in value or []]
         starts = [sum(sizes[place + 1 :]) for place in range(len(sizes))]
@@ -175,7 +175,7 @@ def read(array):
 
 
 def slices(offsets, items):
-    # `items` of a slice of an array may be those of the slice alone.
+    # The `items` of a sliced array may be only those of the slice.
     first = offsets[0] if len(items) == offsets[-1] - offsets[0] else 0
     pairs = zip(offsets, offsets[1:], strict=False)
     return (items[start - first : end - first] for start, end in pairs)
@@ -183,14 +183,14 @@ def slices(offsets, items):
 
 def masked(array, values):
     return [
-        value if there else None
-        for there, value in zip(array.is_valid().to_pylist(), values, strict=True)
+        value if is_valid else None
+        for is_valid, value in zip(array.is_valid().to_pylist(), values, strict=True)
     ]
 
 
 def canonical(value):
-    """A value that equals another one when both are the same: all NaNs are, 0.0 and -0.0 are not,
-    nor are 1 and True."""
+    """A value that equals another one only if both are identical: all NaNs are equal, but 0.0 and
+    -0.0 differ, and so do 1 and True."""
     if isinstance(value, float):
         return ("float", "nan" if value != value else struct.pack("<d", value))
     if isinstance(value, bool):

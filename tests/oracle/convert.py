@@ -1,4 +1,4 @@
-"""What becomes of a value whose column has another type, for every pair of types."""
+"""The conversion of a value to a column's type, for every pair of types."""
 
 from collections import namedtuple
 
@@ -10,7 +10,8 @@ Outcome = namedtuple("Outcome", "kind value changed", defaults=[None, 0])
 
 
 def convert(value, from_type, to_type, how=None, nullable=True):
-    """("value", v, changed), ("bad",) or ("refused",); `changed` counts what `how` altered."""
+    """Returns ("value", v, changed), ("bad",) or ("refused",). `changed` counts the values that
+    `how` altered."""
     try:
         check(from_type, to_type, how)
     except Refused:
@@ -47,7 +48,7 @@ def is_interval(t):
 
 
 def unwrap(t):
-    """The type without dictionary or run ends."""
+    """The type without dictionary or run-end encoding."""
     while pa.types.is_dictionary(t) or isinstance(t, pa.RunEndEncodedType):
         t = t.value_type
     return t
@@ -84,11 +85,11 @@ def family(t):
 
 
 def check(a, b, how=None):
-    """Refused where no value of one type may become one of the other."""
+    """Raises Refused if no value of one type can become one of the other."""
     a, b = unwrap(a), unwrap(b)
     pair = (family(a), family(b))
     if pair[0] == "null":
-        pass  # Where null is not allowed, the rows that hold one are bad: there may be none.
+        pass  # Without nulls allowed, only rows with a null are bad.
     elif pair == ("list", "list"):
         check(a.value_type, b.value_type, how)
     elif pair == ("map", "map"):
@@ -108,7 +109,7 @@ def check(a, b, how=None):
 
 
 def check_fields(a, b, how):
-    """Fields go by name: what is missing has to be allowed to be null, nothing may be lost."""
+    """Matches fields by name. A missing field must allow null, and no field may be lost."""
     have = {field.name: field for field in a}
     for field in b:
         source = have.pop(field.name, None)
@@ -121,13 +122,13 @@ def check_fields(a, b, how):
 
 
 class Converter:
-    """Converts one value of a column, and counts what it changed."""
+    """Converts a value of a column, and counts the changed values."""
 
     def __init__(self, how):
         self.how, self.changed = how, 0
 
     def field(self, value, a, b, nullable):
-        """A value that stands where null is allowed or not."""
+        """Converts a value, with null allowed or not."""
         a, b = unwrap(a), unwrap(b)
         if value is not None:
             value = self.value(value, a, b)
@@ -161,7 +162,7 @@ class Converter:
         return self.loose(lambda: self.scalar(value, a, b))
 
     def loose(self, action):
-        """With `null`, what does not fit is null."""
+        """With `null`, a value that does not fit becomes null."""
         before = self.changed
         try:
             return action()
@@ -190,7 +191,7 @@ class Converter:
 
 
 def scalar(value, a, b, how):
-    """A value that is no list, struct or map."""
+    """Converts a value that is no list, struct or map."""
     kinds = family(a), family(b)
     if kinds == ("binary", "text"):
         try:

@@ -1,4 +1,4 @@
-"""The binary's ways from a source to what is stored, for trials."""
+"""The binary's paths from a source to stored rows, for trials."""
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -8,7 +8,7 @@ from oracle.trial import fail_on, reasons
 
 
 def write(table, path):
-    """Writes a table as its path says, in one batch, so that rows are counted from 1."""
+    """Writes a table in the format of its path, in one batch, so that rows are counted from 1."""
     if path.suffix == ".parquet":
         pq.write_table(table, path, store_schema=True)
     elif path.suffix == ".arrow":
@@ -23,9 +23,9 @@ def write(table, path):
 
 
 def parquet_has(t):
-    """Whether a Parquet file gives back the type that pyarrow wrote, with values."""
+    """Whether a Parquet file returns the type that pyarrow wrote, with values."""
     if pa.types.is_nested(t) and "_view" in str(t):
-        # The writer fails where it has to slice views.
+        # The writer fails if it has to slice views.
         return False
     try:
         sink = pa.BufferOutputStream()
@@ -36,7 +36,7 @@ def parquet_has(t):
 
 
 def stored(store, table, tmp_path):
-    """What a table holds, in the order of its ids."""
+    """The rows of a table, in the order of their ids."""
     path = tmp_path / f"{table}-stored.arrow"
     store.run("export", table, "--to", path)
     with pyarrow.ipc.open_file(path) as file:
@@ -44,13 +44,13 @@ def stored(store, table, tmp_path):
 
 
 def check(trials, store, table, tmp_path, rejected, digits=True):
-    """Holds what is stored against trials, by the names of their files."""
+    """Compares the stored rows with the trials, by the names of their files."""
     found, held = reasons(rejected), stored(store, table, tmp_path)
     problems = [trial.problems(held, found.get(file, {}), digits) for file, trial in trials.items()]
     fail_on([problem for each in problems for problem in each])
 
 
 def push(store, table, tmp_path, *paths, args=()):
-    """Pushes with bad rows to a file; gives what --json says and that file."""
+    """Pushes with bad rows to a file. Returns the output of --json and that file."""
     rejected = tmp_path / f"{table}-rejected.jsonl"
     return store.push(table, *paths, args=["--bad-rows", rejected, *args]), rejected

@@ -1,4 +1,4 @@
-"""Values at the edges of types: those that are most likely to go wrong on their way to another."""
+"""Edge values of types: those whose conversion most likely fails."""
 
 import datetime
 import math
@@ -20,12 +20,12 @@ ANY_NUMBER += [
     Fraction(10**300),
     -Fraction(10**19),
 ]
-# Beside ties of narrower floats, by less than a wider one can tell.
+# Values next to ties of narrower floats, by less than a wider float can represent.
 ANY_NUMBER += [Fraction((1 << 62) + (1 << 38) + 1), 2049 + Fraction(1, 10**20)]
 ANY_NUMBER += [1 + Fraction(1, 1 << 24) + Fraction(1, 10**30), Fraction(10004882813, 10**10)]
 ANY_NUMBER += [Fraction((1 << bits) + more) for bits in (24, 31, 53, 63, 64) for more in (-1, 0, 1)]
 
-# Seconds since 1970 of days and moments that calendars and units are known for.
+# Seconds since 1970 of special days and moments of calendars and units.
 DAYS = [
     "0001-01-01",
     "1969-12-31",
@@ -141,7 +141,7 @@ DATES = [
 
 
 def edges(a, b):
-    """Values of type `a` on the way to type `b`."""
+    """Values of type `a` to convert to type `b`."""
     a, b = unwrap(a), unwrap(b)
     kind = family(a)
     if kind == "number":
@@ -170,7 +170,7 @@ def numeric(a, b):
 
 
 def limits(t):
-    """The greatest and least numbers of a type, those beside them, and its finest steps."""
+    """The greatest and least numbers of a type, their neighbours, and its finest steps."""
     if t in numbers.INTEGERS:
         low, high = numbers.INTEGERS[t]
         steps = (-1, -HALF, 0, HALF, 1)
@@ -195,7 +195,7 @@ def limits(t):
 
 
 def nearest(x, t):
-    """The number in a type, or the one that comes nearest."""
+    """The number as a value of a type, or the nearest one."""
     try:
         return [numbers.put(x, t, "round")]
     except Bad:
@@ -212,7 +212,7 @@ def temporal(a, b):
         for step in (-1, 0, 1):
             try:
                 if pa.types.is_date64(a):
-                    # A date64 with a time of day is odd, and is there.
+                    # A date64 with a time of day is unusual, but occurs.
                     values.append(times.in_64(math.floor(x * 1000) + step))
                 else:
                     floor = times.put(x, a, "truncate") + step
@@ -272,7 +272,7 @@ def moments(t):
 
 
 def number_text(x):
-    """All digits of a number, where it has not too many."""
+    """All digits of a number, unless there are too many."""
     for scale in (0, 1, 2, 5, 20, 60):
         if (x * 10**scale).denominator == 1 and abs(x) < 10**90:
             return text.decimal_text(x, scale)
@@ -290,7 +290,8 @@ def binaries(a, b):
 
 
 def nested(a, b, rng, depth=0):
-    """Values of any type on the way to another, lists and structs of edges too; some are null."""
+    """Values of any type to convert to another, including lists and structs of edge values. Some
+    are null."""
     a, b = unwrap(a), unwrap(b)
     kind = family(a)
     if kind == "list":
@@ -325,7 +326,7 @@ def nested(a, b, rng, depth=0):
 
 
 def pick(items, size, rng, nullable):
-    """So many of the values, or None where there is none to pick."""
+    """`size` of the values, or None if there are none."""
     choice = [*items, None] if nullable else items
     if size and not choice:
         return None

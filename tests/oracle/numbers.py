@@ -1,4 +1,4 @@
-"""Numbers into types: exactly, or by rounding or truncating, in exact arithmetic."""
+"""Conversions of numbers in exact arithmetic: exact, rounded or truncated."""
 
 import math
 from fractions import Fraction
@@ -25,21 +25,21 @@ FLOATS = {
     pa.float64(): (53, -1022, 1023),
 }
 
-# Digits that a text may have and still stand for its nearest float.
+# The digits of a text that still give its nearest float.
 DIGITS = {pa.float16(): 5, pa.float32(): 9, pa.float64(): 17}
 
 
 def power(base, exponent):
-    """base to any whole power, exactly."""
+    """base to an integer power, exactly."""
     return Fraction(base) ** exponent
 
 
 def whole(x, how):
-    """An integer near x: x itself, or what `how` makes of it."""
+    """An integer near x: x itself, or its rounded or truncated value by `how`."""
     if x.denominator == 1:
         return x.numerator
     if how == "round":
-        # Halves go away from zero.
+        # Halves round away from zero.
         size = math.floor(abs(x) + Fraction(1, 2))
         return size if x > 0 else -size
     if how == "truncate":
@@ -54,8 +54,9 @@ def greatest(data_type):
 
 
 def float_near(x, data_type, how):
-    """The float of the type that is x, as a Fraction; or the nearest (ties to even), or the next
-    towards zero. What rounds beyond the greatest number, or is beyond it when truncated, is bad."""
+    """The float of the type that equals x (a Fraction), or the nearest one (ties to even), or the
+    next towards zero. A result beyond the greatest number is bad, and so is a truncated x beyond
+    it."""
     if x == 0:
         return Fraction(0)
     bits, low, _ = FLOATS[data_type]
@@ -88,7 +89,7 @@ def special(value):
 
 
 def exact(value):
-    """A finite number, exactly."""
+    """A finite number as an exact Fraction."""
     return Fraction(value)
 
 
@@ -98,7 +99,7 @@ def put(value, data_type, how=None):
         if isinstance(value, float) and (special(value) or value == 0):
             return value
         x = exact(value)
-        # What is rounded to zero keeps its sign.
+        # A value that rounds to zero keeps its sign.
         return math.copysign(float(float_near(x, data_type, how)), x)
     if special(value):
         raise Bad

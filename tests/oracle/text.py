@@ -1,4 +1,4 @@
-"""Text into values and values into text."""
+"""Conversion of text to values, and of values to text."""
 
 import datetime
 import re
@@ -19,12 +19,12 @@ INFINITE = float("inf")
 SPECIAL = {"nan": float("nan"), "inf": INFINITE, "infinity": INFINITE}
 SPECIAL |= {"-inf": -INFINITE, "-infinity": -INFINITE}
 KINDS = {pa.float16(): np.float16, pa.float32(): np.float32, pa.float64(): np.float64}
-# No type holds a number of more digits than this, nor one that is nearer to zero.
+# No type holds a number with more digits, or one nearer to zero.
 MANY = 2_000
 
 
 def read(text, data_type, how=None):
-    """The value that a text is written as."""
+    """The value that a text represents."""
     if numbers.is_number(data_type):
         return read_number(text, data_type, how)
     if pa.types.is_boolean(data_type):
@@ -53,13 +53,13 @@ def read_number(text, data_type, how):
     if exponent > MANY:
         raise Bad
     if exponent < -MANY:
-        # Nearer to zero than any float: as good as any other such number.
+        # Nearer to zero than any float, so any such number will do.
         exponent = -MANY
     x = minus * int(digits) * numbers.power(10, exponent - len(after))
     if data_type not in numbers.FLOATS:
         return numbers.put(x, data_type, how)
     plain = match[3] is None and match[4] is None
-    # Few enough digits say the nearest float; zeros at their end say nothing.
+    # Few enough digits give the nearest float. Trailing zeros do not matter.
     if not plain and len(digits.rstrip("0")) <= numbers.DIGITS[data_type]:
         near = numbers.put(x, data_type, "round")
         if near != 0:
@@ -162,7 +162,7 @@ def interval_text(months, days, nanoseconds):
 
 
 def decimal_text(value, scale):
-    """All digits of the scale; without a point when it is none."""
+    """All digits of the scale, and no point if it is zero."""
     sign, count = "-" if value < 0 else "", int(abs(value) * numbers.power(10, scale))
     if scale <= 0:
         return sign + (f"{count}{'0' * -scale}" if count else "0")

@@ -1,4 +1,5 @@
-"""Dates, times, timestamps, durations and intervals between units; the calendar."""
+"""Conversion of dates, times, timestamps, durations and intervals between units, and the
+calendar."""
 
 import datetime
 import math
@@ -18,7 +19,7 @@ LIMIT_32 = 1 << 31
 
 
 def seconds(value, data_type):
-    """A value of any type of times as seconds, exactly."""
+    """A value of any type of times in seconds, exactly."""
     if pa.types.is_date32(data_type):
         return Fraction(value * DAY)
     if pa.types.is_date64(data_type):
@@ -27,7 +28,7 @@ def seconds(value, data_type):
 
 
 def near(x, how, past):
-    """An integer near x; `truncate` goes to the past for what is a point in time."""
+    """An integer near x. `truncate` rounds points in time towards the past."""
     if how == "truncate" and past:
         return math.floor(x)
     return whole(x, how)
@@ -56,7 +57,7 @@ def in_64(value):
 
 
 def instant(value, data_type, to_type, how):
-    """A date or timestamp as another one. A date64 keeps its time of day where it can."""
+    """A date or timestamp as another one. A date64 keeps its time of day if it can."""
     if pa.types.is_date64(data_type) and pa.types.is_date64(to_type):
         return value
     return put(seconds(value, data_type), to_type, how)

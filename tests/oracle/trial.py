@@ -1,7 +1,8 @@
-"""Many columns, each converted from one type to another, in few rows: what arrives, what should?
+"""Many columns, each converted from one type to another, in few rows. The trial compares actual
+with expected values.
 
-Values that arrive share rows. A value that does not has a row of its own, in which all other
-columns are null, so that every bad row has one cause.
+Good values share rows. Each bad value has its own row, in which all other columns are null. So
+every bad row has one cause.
 """
 
 import json
@@ -16,9 +17,9 @@ from oracle.arrays import build, canonical, read
 from oracle.convert import convert
 
 SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
-# More of them make the tests of conversions longer and more thorough.
+# More values make the conversion tests longer and more thorough.
 ROUNDS = int(os.environ.get("FOREBAY_TEST_ROUNDS", 1))
-# Values of a column that arrive, and values that do not.
+# Good values per column, and bad values.
 GOOD, BAD = 14, 5
 SHOWN = 15
 
@@ -38,13 +39,13 @@ class Column:
 
 
 class Trial:
-    """A source's columns, what they become, and the rows that show it."""
+    """A source's columns, their target types, and rows with their values."""
 
     def __init__(self, rng, first_id=0):
         self.rng, self.first_id, self.columns = rng, first_id, []
 
     def add(self, source, target, values, how=None, judge=None, name=None):
-        """A column with some of the values; `judge` is the rule, if not that of Arrow's types."""
+        """Adds a column with some of the values. `judge` replaces the rule of Arrow's types."""
         column = Column(name or f"c{len(self.columns)}", source, target, how)
         judge = judge or (lambda value: convert(value, source, target, how))
         values = list({repr(canonical(value)): value for value in values}.values())
@@ -57,7 +58,7 @@ class Trial:
         return column
 
     def rows(self):
-        """For each row the values that its columns have, by name; bad rows have one."""
+        """For each row, its values by column name. A bad row has one value."""
         height = max([len(column.good) for column in self.columns], default=0)
         rows = [
             {column.name: column.good[place] for column in self.columns if place < len(column.good)}
@@ -69,7 +70,7 @@ class Trial:
         return range(self.first_id, self.first_id + len(self.rows()))
 
     def table(self):
-        """The source, as Arrow."""
+        """The source as an Arrow table."""
         rows, columns = self.rows(), {"id": pa.array(self.ids(), pa.int64())}
         for column in self.columns:
             values = [row[column.name][0] if column.name in row else None for row in rows]
@@ -77,12 +78,12 @@ class Trial:
         return pa.table(columns)
 
     def targets(self):
-        """The table's columns, as Arrow, without rows."""
+        """The table's columns as an Arrow table without rows."""
         fields = [pa.field(column.name, column.target) for column in self.columns]
         return pa.schema([pa.field("id", pa.int64()), *fields]).empty_table()
 
     def words(self):
-        """The --column of every column."""
+        """The --column options of every column."""
         how = {None: ""}
         return [
             word
@@ -94,7 +95,7 @@ class Trial:
         ]
 
     def lossy(self):
-        """How many values each column has changed, where any is."""
+        """How many values of each column changed, if any."""
         counted = {
             column.name: (column.how, sum(outcome.changed for _, outcome in column.good))
             for column in self.columns
@@ -102,10 +103,10 @@ class Trial:
         return {name: entry for name, entry in counted.items() if entry[1]}
 
     def problems(self, stored, rejects, digits=True, sources=True):
-        """What is wrong with the rows that are stored (Arrow) and those rejected (reasons by row,
-        from 1). Without `digits` a decimal may have more than its type; without `sources` reasons
-        need not name the type of the source."""
-        found = Found(self, stored, sources)
+        """The errors in the stored rows (Arrow) and the rejected rows (reasons by row, from 1).
+        Without `digits`, a decimal may have more than its type. Without `sources`, reasons need not
+        name the source's type."""
+        found = RowErrors(self, stored, sources)
         for number, row in enumerate(self.rows()):
             reason = rejects.get(number + 1)
             if any(outcome.kind == "bad" for _, outcome in row.values()):
@@ -118,8 +119,8 @@ class Trial:
         return found.list
 
 
-class Found:
-    """Collects what is wrong with one source's rows."""
+class RowErrors:
+    """Collects the errors in one source's rows."""
 
     def __init__(self, trial, stored, sources):
         self.trial, self.sources, self.list, self.schema = trial, sources, [], stored.schema
@@ -145,13 +146,13 @@ class Found:
             self.add(row, f"should be a bad row, and {got} is stored")
             return
         lower = reason.lower()
-        for what, words in [
+        for part, words in [
             ("the column", [name]),
-            ("the source's type", types.said(column.source) if self.sources else [""]),
-            ("the table's type", types.said(column.target)),
+            ("the source's type", types.words_for(column.source) if self.sources else [""]),
+            ("the table's type", types.words_for(column.target)),
         ]:
             if not any(word in lower for word in words):
-                self.add(row, f"the reason does not name {what} ({words[0]}): {reason}")
+                self.add(row, f"the reason does not name {part} ({words[0]}): {reason}")
 
     def good_row(self, number, row):
         at = self.at[number]

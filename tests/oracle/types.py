@@ -1,4 +1,4 @@
-"""The types: a list of plain ones, nested ones at random, and how --column names them."""
+"""The types: a list of plain ones, random nested ones, and their names for --column."""
 
 import pyarrow as pa
 
@@ -49,12 +49,12 @@ SCALARS += [*TEXTS, *BINARIES, pa.month_day_nano_interval(), pa.null()]
 LISTS = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view]
 
 
-# Those of a type that --column names may all be null.
+# Columns of types that --column cannot name may be null throughout.
 NAMED = (0.1, 0)
 
 
 def plain(t):
-    """The type that a table stores: without dictionaries and run ends, in the plain layouts."""
+    """The type that a table stores: without dictionaries and run ends, in plain layouts."""
     t = unwrap(t)
     kind = family(t)
     if kind == "text":
@@ -72,8 +72,8 @@ def plain(t):
 
 
 def shape(t, digits=True):
-    """What two types have to have in common: all but the names of items and which fields may be
-    null, and without `digits` how many a decimal has."""
+    """The common part of two types: all but item names and nullability, and without `digits` the
+    digits of decimals."""
     t = unwrap(t)
     kind = family(t)
     if kind == "list":
@@ -102,7 +102,7 @@ WORDS = {
 
 
 def word(t):
-    """What --column calls a type; None where it has no word for it."""
+    """The word of --column for a type, or None."""
     if t in WORDS:
         return WORDS[t]
     kind = family(t)
@@ -134,8 +134,8 @@ def wrap(form, inner):
     return None if inner is None else form.format(inner)
 
 
-# What a message may call a type: its word, or Arrow's name.
-SAID = {
+# A message may use a type's word, or Arrow's name.
+MESSAGE_WORDS = {
     "number": lambda t: (
         ["decimal"] if pa.types.is_decimal(t) else [str(t).replace("halffloat", "float16")]
     ),
@@ -145,21 +145,21 @@ SAID = {
 }
 
 
-def said(t):
-    """Words of which a message that names the type has one, in lower case. Of a nested type it may
-    name a part."""
+def words_for(t):
+    """Lower-case words, one of which must stand in a message that names the type. For a nested
+    type, one part is enough."""
     t = unwrap(t)
     kind = family(t)
     if kind in ("list", "struct", "map"):
         return [""]
     if pa.types.is_floating(t):
         return [f"float{t.bit_width}"]
-    return SAID.get(kind, lambda t: [kind])(t)
+    return MESSAGE_WORDS.get(kind, lambda t: [kind])(t)
 
 
 def pair(a, b, rng, depth, strict=(0.1, 0.1)):
-    """Nests two types alike, so many times, at random: other layouts, other orders of fields, more
-    fields. Shares of `strict` of what is inside may not be null."""
+    """Nests two types `depth` times in the same random way, with other layouts, field orders and
+    extra fields. Shares of `strict` of the inner parts may not be null."""
     if depth == 0:
         return a, b
     pairs = zip((a, b), strict, strict=True)

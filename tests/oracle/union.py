@@ -1,4 +1,4 @@
-"""The type of a column that the files of one push have of different types."""
+"""The type of a column that has different types in the files of one push."""
 
 import pyarrow as pa
 
@@ -7,7 +7,7 @@ from oracle.convert import family, is_fixed_list, unwrap
 
 
 def united(a, b):
-    """The narrowest type that holds both; None where there is none."""
+    """The narrowest type that holds both, or None."""
     a, b = unwrap(a), unwrap(b)
     if a == b:
         return a
@@ -17,7 +17,7 @@ def united(a, b):
     if kinds == ("number", "number"):
         return number(a, b)
     if kinds[0] == kinds[1]:
-        return SAME.get(kinds[0], lambda a, b: None)(a, b)
+        return UNITED.get(kinds[0], lambda a, b: None)(a, b)
     pair = dict(zip(kinds, (a, b), strict=True))
     if {"date", "timestamp"} == set(kinds) and pair["timestamp"].tz is None:
         finer = unit(pair["timestamp"], "ms" if pa.types.is_date64(pair["date"]) else "s")
@@ -31,7 +31,7 @@ def number(a, b):
         return max(floats, key=lambda t: t.bit_width)
     if floats:
         other = b if a in numbers.FLOATS else a
-        # That of int64 with uint64 counts as their like: the order of files does not matter.
+        # int64 with uint64 counts as float, so that the order of files does not matter.
         is_whole = other in numbers.INTEGERS or (
             pa.types.is_decimal128(other) and other.precision <= 20 and other.scale == 0
         )
@@ -101,7 +101,7 @@ def maps(a, b):
 
 
 def structs(a, b):
-    """The fields of both, those that one lacks null."""
+    """The fields of both. A field that one lacks may be null."""
     ours, theirs = ({field.name: field for field in t} for t in (a, b))
     fields = []
     for name in {**ours, **theirs}:
@@ -116,7 +116,7 @@ def structs(a, b):
     return pa.struct(fields)
 
 
-SAME = {
+UNITED = {
     "text": lambda a, b: pa.large_string(),
     "binary": lambda a, b: (
         None

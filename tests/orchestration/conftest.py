@@ -1,4 +1,4 @@
-"""What the tests of examples/ share: the example itself, stores, pushes that hold a table."""
+"""Shared parts of the tests of examples/: the example, stores, and pushes that hold a table."""
 
 import contextlib
 import importlib.util
@@ -17,12 +17,12 @@ import pytest
 import forebay
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# Where the command line lies that was installed with the package.
+# The directory of the command line that was installed with the package.
 PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 
 
 def example(folder):
-    """The Python file of an example, as a module of its own."""
+    """The Python file of an example as a module."""
     spec = importlib.util.spec_from_file_location(
         f"{folder}_people", EXAMPLES / folder / "people.py"
     )
@@ -37,7 +37,7 @@ def write_people(path, count):
 
 
 def run(*words, store=None, **options):
-    """A command, in an environment as bare as cron's."""
+    """Runs a command in an environment as bare as cron's."""
     environment = {"PATH": PATH, "HOME": "/", **options.pop("env", {})}
     if store is not None:
         environment["FOREBAY_STORE"] = str(store)
@@ -46,19 +46,19 @@ def run(*words, store=None, **options):
 
 
 def ask(store, *words, code=0):
-    """What a command of forebay answers by --json."""
+    """The answer of a forebay command with --json."""
     done = run("forebay", *words, "--json", store=store)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
 
 def serving(store, table="people"):
-    """The version that serves."""
+    """The serving version."""
     return [v["version"] for v in ask(store, "versions", table) if v["serving"]]
 
 
 class Holder:
-    """A push that goes on until it is told to end: others of the table are refused."""
+    """A push that continues until end(), so that other pushes of the table are refused."""
 
     def __init__(self, store, table="people"):
         self.batches = queue.Queue()
@@ -93,7 +93,7 @@ class Holder:
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with a thousand people, version 1 of whom serves."""
+    """A store with a table of a thousand people, whose version 1 serves."""
     write_people(tmp_path / "people.parquet", 1000)
     source, store = tmp_path / "people.parquet", tmp_path / "store"
     forebay.push(str(source), "people", key="{id}", store=str(store), progress=False)

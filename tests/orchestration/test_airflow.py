@@ -1,4 +1,4 @@
-"""examples/airflow: its DAGs, run by Airflow in this process, over a database of its own."""
+"""examples/airflow: its DAGs, run by Airflow in this process, with its own database."""
 
 import os
 import subprocess
@@ -25,11 +25,11 @@ def airflow(tmp_path_factory):
 
 @pytest.fixture
 def dags(airflow, store, tmp_path, monkeypatch):
-    """Runs a DAG, or goes over the tasks that `skip` names; tells how it ended."""
+    """Runs a DAG without the tasks that `skip` names, and returns its result."""
     monkeypatch.setattr(airflow, "STORE", str(store))
     monkeypatch.setattr(airflow, "PEOPLE", tmp_path / "people.parquet")
 
-    def go(name, params=None, skip=None, retries=5):
+    def run_dag(name, params=None, skip=None, retries=5):
         dag = getattr(airflow, name)()
         for task in dag.tasks:
             task.retry_delay = timedelta(seconds=0.1)
@@ -37,7 +37,7 @@ def dags(airflow, store, tmp_path, monkeypatch):
         done = dag.test(run_conf=params, mark_success_pattern=skip)
         return {"state": done.state, "tasks": dict(map(seen, done.get_task_instances()))}
 
-    return go
+    return run_dag
 
 
 def seen(instance):
@@ -48,7 +48,7 @@ def seen(instance):
     return instance.task_id, {"state": instance.state, "tries": instance.try_number, **values}
 
 
-def test_a_run_publishes_and_gives_the_verdict_as_its_result(dags, store):
+def test_a_run_publishes_and_returns_the_gates_verdict(dags, store):
     seen = dags("people")
     assert seen["state"] == "success", seen
     result = seen["tasks"]["publish"]["return_value"]
@@ -61,7 +61,7 @@ def test_a_run_publishes_and_gives_the_verdict_as_its_result(dags, store):
     assert serving(store) == [2]
 
 
-def test_what_is_held_fails_or_is_skipped_until_a_person_decides(dags, store, tmp_path):
+def test_a_held_version_fails_or_is_skipped_until_an_operator_decides(dags, store, tmp_path):
     write_people(tmp_path / "people.parquet", 10)
     seen = dags("people", skip="compute")
     task = seen["tasks"]["publish"]
@@ -78,7 +78,7 @@ def test_what_is_held_fails_or_is_skipped_until_a_person_decides(dags, store, tm
     assert seen["tasks"]["rollback"]["state"] == "skipped" and serving(store) == [1]
 
 
-def test_only_another_push_is_waited_for(dags, store, tmp_path):
+def test_a_run_waits_for_another_push_only(dags, store, tmp_path):
     with Holder(store):
         seen = dags("people", skip="compute", retries=2)
     task = seen["tasks"]["publish"]

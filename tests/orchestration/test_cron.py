@@ -10,7 +10,7 @@ from conftest import EXAMPLES, PATH, Holder, ask, run, serving, write_people
 
 
 class Job:
-    """The example's files with paths of this test, and its line of the crontab."""
+    """The example's files with this test's paths, and its line of the crontab."""
 
     def __init__(self, directory, store):
         self.source, self.log = directory / "people.parquet", directory / "people.log"
@@ -53,7 +53,7 @@ def job(tmp_path, store):
     return Job(tmp_path, store)
 
 
-def test_a_push_that_serves_is_in_the_log_and_sends_no_mail(job, store):
+def test_a_successful_push_is_logged_and_sends_no_mail(job, store):
     done = job.run()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert serving(store) == [2]
@@ -61,15 +61,15 @@ def test_a_push_that_serves_is_in_the_log_and_sends_no_mail(job, store):
     assert job.log.read_text().endswith("done\n")
 
 
-def test_a_version_that_is_held_is_mailed_with_what_the_gate_saw(job, store):
+def test_a_held_version_is_mailed_with_the_gates_findings(job, store):
     write_people(job.source, 900)
     done = job.run()
     assert done.returncode == 3 and done.stderr == ""
-    # The limit is that of the settings; by itself the gate would have let it pass.
+    # The limit of the settings holds the version. The default gate would pass it.
     assert "HELD rows>-5%: rows 1000 to 900 (-10%)" in done.stdout
     assert "forebay swap people 2" in done.stdout and str(store) in done.stdout
     assert serving(store) == [1]
-    # A person has looked, and agrees.
+    # An operator agrees to the swap.
     assert ask(store, "swap", "people", "2") == {"table": "people", "version": 2, "previous": 1}
 
 
@@ -81,7 +81,7 @@ def test_damaged_input_is_mailed_and_changes_nothing(job, store):
     assert serving(store) == [1] and len(ask(store, "versions", "people")) == 1
 
 
-def test_no_store_and_wrong_settings_are_mailed(job, tmp_path):
+def test_a_missing_store_and_wrong_settings_are_mailed(job, tmp_path):
     job.set(store=tmp_path / "elsewhere")
     done = job.run()
     assert done.returncode == 1 and "there is no forebay store" in done.stdout
@@ -93,7 +93,7 @@ def test_no_store_and_wrong_settings_are_mailed(job, tmp_path):
     assert done.returncode == 2 and "none.conf" in done.stderr
 
 
-def test_another_push_is_waited_for(job, store):
+def test_a_run_waits_for_another_push(job, store):
     job.set(busy_wait_s=0.1, busy_tries=1000)
     with Holder(store) as holder:
         running = job.start()
@@ -104,7 +104,7 @@ def test_another_push_is_waited_for(job, store):
     assert len(serving(store)) == 1 and serving(store) != [1]
 
 
-def test_another_push_that_does_not_end_is_mailed(job, store):
+def test_a_push_that_stays_busy_is_mailed(job, store):
     job.set(busy_wait_s=0.1, busy_tries=2)
     with Holder(store):
         done = job.run()
@@ -113,7 +113,7 @@ def test_another_push_that_does_not_end_is_mailed(job, store):
     assert serving(store) == [1]
 
 
-def test_a_run_that_meets_the_one_before_does_nothing(job, store):
+def test_a_run_during_the_previous_one_does_nothing(job, store):
     job.set(busy_wait_s=60)
     with Holder(store):
         running = job.start()
@@ -128,7 +128,7 @@ def test_a_run_that_meets_the_one_before_does_nothing(job, store):
 
 def test_a_push_that_takes_too_long_is_stopped(job, store):
     job.set(sources="(- --format csv)", time_limit="1s")
-    # Rows that never come.
+    # The input never gives rows.
     reading = subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE)
     try:
         done = job.run(stdin=reading.stdout)

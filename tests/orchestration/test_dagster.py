@@ -10,7 +10,7 @@ SERVED = dg.AssetKey("people_served")
 
 @dg.asset(deps=[SERVED])
 def downstream() -> None:
-    """Whatever is to happen once a new version serves."""
+    """Work to run once a new version serves."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ class Jobs:
         self.instance = dg.DagsterInstance.ephemeral()
 
     def run(self, name, config=None, only=None):
-        """Runs a job; `only` these assets, so that the data stay as the test made them."""
+        """Runs a job. `only` selects assets, so that the data stay as the test made them."""
         definitions = dg.Definitions(
             assets=[self.example.people, self.example.people_served, downstream],
             jobs=[
@@ -47,7 +47,7 @@ class Jobs:
         return self.run("publish", config, [SERVED, downstream.key])
 
     def last(self):
-        """The newest version that the asset's page tells of."""
+        """The newest version on the asset's page."""
         return self.instance.get_latest_materialization_event(SERVED).asset_materialization
 
 
@@ -76,7 +76,7 @@ def test_the_definitions_load_and_a_run_publishes(jobs, monkeypatch):
     }
 
 
-def test_a_version_that_is_held_fails_the_run(jobs):
+def test_a_held_version_fails_the_run(jobs):
     write_people(jobs.data / "people.parquet", 10)
     result = jobs.push()
     assert not result.success and materialized(result) == []
@@ -89,19 +89,19 @@ def test_a_version_that_is_held_fails_the_run(jobs):
     assert serving(jobs.store) == [1]
 
 
-def test_or_it_warns_and_nothing_goes_on_from_it(jobs):
+def test_a_held_version_can_warn_and_stops_downstream_assets(jobs):
     write_people(jobs.data / "people.parquet", 10)
     result = jobs.push(on_held="warn")
     assert result.success and materialized(result) == []
     [check] = result.get_asset_check_evaluations()
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert serving(jobs.store) == [1]
-    # While one that serves has what is downstream run.
+    # A serving version makes downstream assets run.
     write_people(jobs.data / "people.parquet", 1000)
     assert materialized(jobs.push()) == ["people_served", "downstream"]
 
 
-def test_a_person_swaps_what_was_held_and_takes_it_back(jobs):
+def test_an_operator_swaps_a_held_version_and_rolls_it_back(jobs):
     write_people(jobs.data / "people.parquet", 10)
     jobs.push(on_held="warn")
     version = {"config": {"version": 2}}
@@ -119,7 +119,7 @@ def retries(result):
     return [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
 
 
-def test_only_another_push_is_waited_for(jobs):
+def test_a_run_waits_for_another_push_only(jobs):
     with Holder(jobs.store):
         result = jobs.push(busy_tries=2)
     assert not result.success and len(retries(result)) == 2

@@ -1,4 +1,4 @@
-"""examples/dbt: models that are built, tested and pushed, by the command line and within dbt."""
+"""examples/dbt: models are built, tested and pushed, by the command line and within dbt."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ def project(tmp_path):
 
 
 def in_dbt(project, *words):
-    # Its telemetry is off, as nothing here has a network.
+    # Telemetry is off, because the tests have no network.
     environment = {"DO_NOT_TRACK": "1", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", "NO_COLOR": "1"}
     return run(*words, store=project / "store", cwd=project, env=environment)
 
@@ -26,7 +26,7 @@ def change_seed(project, change):
     seed.write_text("\n".join(change(lines)) + "\n")
 
 
-def test_the_command_line_pushes_what_passed_its_tests(project):
+def test_the_command_line_pushes_models_that_pass_their_tests(project):
     store = project / "store"
     done = in_dbt(project, "./publish", "--create")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -34,12 +34,12 @@ def test_the_command_line_pushes_what_passed_its_tests(project):
     assert ask(store, "get", "people", "1") == [
         {"id": 1, "name": "Ada", "city": "London", "score": 0.91}
     ]
-    # A row twice: the test of the model fails, and nothing is pushed.
+    # A duplicate row: the test of the model fails, and nothing is pushed.
     change_seed(project, lambda lines: [*lines, lines[1]])
     done = in_dbt(project, "./publish", "--no-create")
     assert done.returncode == 1 and "unique_people_id" in done.stdout
     assert len(ask(store, "versions", "people")) == 1
-    # Too few rows: built, tested, pushed, and held.
+    # Too few rows: the model is built, tested and pushed, and the gate holds it.
     change_seed(project, lambda lines: lines[:3])
     done = in_dbt(project, "./publish", "--no-create")
     assert done.returncode == 3, done.stdout + done.stderr
@@ -48,7 +48,7 @@ def test_the_command_line_pushes_what_passed_its_tests(project):
     assert serving(store) == [1]
 
 
-def test_a_model_pushes_and_keeps_what_it_did(project):
+def test_a_model_pushes_and_records_its_pushes(project):
     store = project / "store"
     for _ in range(2):
         done = in_dbt(project, "dbt", "build")
@@ -61,7 +61,7 @@ def test_a_model_pushes_and_keeps_what_it_did(project):
     done = in_dbt(project, "dbt", "build")
     assert done.returncode == 1 and "forebay.GateHeld: the gate holds version 3" in done.stdout
     assert serving(store) == [2]
-    # A test of what is to be pushed fails: the push is skipped.
+    # A test of the pushed model fails, so the push is skipped.
     change_seed(project, lambda lines: [*lines, lines[1]])
     done = in_dbt(project, "dbt", "build")
     assert done.returncode == 1 and "SKIP=1" in done.stdout

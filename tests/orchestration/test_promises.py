@@ -1,4 +1,4 @@
-"""What docs/how-to/orchestrate.md says of exit codes, JSON, tries, kills and backfills."""
+"""docs/how-to/orchestrate.md on exit codes, JSON, retries, kills and backfills."""
 
 import json
 import re
@@ -16,7 +16,7 @@ import forebay
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
-# Page and heading of the fields that a command prints.
+# The page and the heading that describe a command's fields.
 PUSH = ("commands-push.md", "## JSON")
 DRY_RUN = ("commands-dry-run.md", "## JSON")
 SWAP = ("commands-tables.md", "## swap")
@@ -42,7 +42,7 @@ def push(store, source, *words, code=0, table="people", key="{id}"):
 
 
 def described(section):
-    """The text of a page below a heading, to the next one of its level."""
+    """The text of a page from a heading to the next one of its level."""
     page, heading = section
     text = (REFERENCE / page).read_text()
     level = heading.split()[0]
@@ -52,18 +52,18 @@ def described(section):
 
 
 def check_fields(answer, *sections):
-    """Each field of an answer, at any depth, is named where the document says what it answers."""
+    """Checks that the document names each field of an answer, at any depth."""
     words = "".join(map(described, sections))
     for item in answer if isinstance(answer, list) else [answer]:
         for name, value in item.items():
             assert re.search(rf"\b{name}\b", words), f"{name} is not described in {sections}"
             inner = value if isinstance(value, list) else [value]
-            # The value of an example is a row of the table; quantiles go by their percents.
+            # The value of an example is a row of the table, and quantiles have percents as names.
             if name not in ("value", "quantiles") and all(isinstance(part, dict) for part in inner):
                 check_fields(inner, *sections)
 
 
-def test_what_json_answers_is_described(store, tmp_path):
+def test_all_fields_of_json_answers_are_documented(store, tmp_path):
     source = tmp_path / "people.parquet"
     check_fields(push(tmp_path / "new", source), PUSH)
     allowed = ["--gate", "type-changed=report"]
@@ -94,17 +94,17 @@ def test_errors_end_with_a_line_of_json(store, tmp_path):
         assert json.loads(done.stderr.splitlines()[-1])["event"] == "error"
 
 
-def test_what_a_second_time_does(store, tmp_path):
+def test_repeated_commands(store, tmp_path):
     source = tmp_path / "people.parquet"
-    # A whole table: once more the same.
+    # A second push of a whole table gives an equal version.
     push(store, source)
     first, second = ask(store, "versions", "people")
     assert first["checksum"] == second["checksum"] and second["serving"]
-    # By a number of its own: refused, and so is an older one.
+    # A push with a version's own number is refused, and so is an older number.
     push(store, source, "--version", 20261127)
     for number in (20261127, 20261126):
         assert "versions rise" in push(store, source, "--version", number, code=1)
-    # A swap changes nothing, a rollback goes on.
+    # A second swap changes nothing, and a second rollback goes one version further.
     for _ in range(2):
         ask(store, "swap", "people", "20261127")
     for before in (2, 1):
@@ -130,7 +130,7 @@ def test_deltas_count_twice_onto_current_and_once_onto_a_version(tmp_path):
     assert count_of(store) == 25
 
 
-def test_a_day_that_is_filled_in_later(tmp_path):
+def test_a_day_can_be_pushed_later(tmp_path):
     store, source = tmp_path / "store", tmp_path / "days.parquet"
 
     def day(number, price, onto=None):
@@ -145,14 +145,14 @@ def test_a_day_that_is_filled_in_later(tmp_path):
     day(1, 1.5, "current")
     prices = [row["price"] for row in ask(store, "get", "days", "1/7", "2/7")]
     assert prices == [1.5, 2.0]
-    # The key that both days write has what was pushed last, not what is newest.
+    # A key of both days has the value of the last push, not of the newest day.
     assert ask(store, "get", "last", "7")[0]["price"] == 1.5
     day(2, 2.0, 3)
     assert ask(store, "get", "last", "7")[0]["price"] == 2.0
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
-def test_a_push_that_is_killed_leaves_no_version_and_no_lock(store, tmp_path, sign):
+def test_a_killed_push_leaves_no_version_and_no_lock(store, tmp_path, sign):
     big = tmp_path / "big.parquet"
     pq.write_table(pa.table({"id": range(1_000_000), "x": [0.5] * 1_000_000}), big)
     words = ["forebay", "push", "people", str(big), "--key", "{id}", "--rate", "1M", "--force"]
@@ -164,19 +164,21 @@ def test_a_push_that_is_killed_leaves_no_version_and_no_lock(store, tmp_path, si
     running, end = begin(), time.monotonic() + 60
     while run("forebay", "push", "people", big, "--key", "{id}", store=store).returncode != 4:
         if running.poll() == 4:
-            # The one that looks whether it has begun was first.
+            # The test's own push was first.
             running = begin()
         assert running.poll() is None and time.monotonic() < end
     running.send_signal(sign)
     assert running.wait(90) == -sign
     versions = ask(store, "versions", "people")
     assert push(store, tmp_path / "people.parquet", "--force")["swapped"]
-    left = {file.name.split("-")[0] for file in (store / "tables" / "people" / "runs").iterdir()}
+    remaining = {
+        file.name.split("-")[0] for file in (store / "tables" / "people" / "runs").iterdir()
+    }
     kept = {str(version["version"]) for version in ask(store, "versions", "people")}
-    assert left <= kept and len(kept) <= len(versions) + 1
+    assert remaining <= kept and len(kept) <= len(versions) + 1
 
 
-def test_an_exception_of_a_signal_s_handler_ends_a_push(tmp_path):
+def test_an_exception_of_a_signal_handler_ends_a_push(tmp_path):
     class Late(Exception):
         pass
 

@@ -1,7 +1,7 @@
 //! LMDB by heed: transactions of 20,000 writes in the order of keys, whose changed pages fit the
-//! memory; nothing synced meanwhile. Of its mapping only the page tables count as memory here, so
-//! while it writes they are let go when they reach 40 MB (the pages themselves stay in the system's
-//! cache).
+//! memory; nothing synced meanwhile. Of its mapping only the page tables count as memory here. So
+//! they are released when they reach 40 MB while it writes (the pages themselves stay in the
+//! system's cache).
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! redb: transactions of 20,000 writes in the order of keys, a cache of 140 MB, made durable by
-//! every tenth transaction (it reuses pages only after that).
+//! redb: transactions of 20,000 writes in the order of keys, a cache of 140 MB. Every tenth
+//! transaction makes them durable (it reuses pages only after that).
 
 use std::path::Path;
 

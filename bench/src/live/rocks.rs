@@ -1,8 +1,9 @@
 //! RocksDB (Debian's librocksdb), tuned to 200 MB: three write buffers of 32 MB (vectors, sorted
-//! when flushed, where nothing is read meanwhile), blocks of 4 KiB uncompressed, a block cache of 8
-//! MB (the system's cache holds the files), Bloom filters of 10 bits a key except for the last
-//! level, indexes and filters in memory, two background threads, two parts of a compaction at once,
-//! batches of 1,000. The log, where there is one, is left to the system to write.
+//! when flushed, where nothing is read meanwhile). Blocks are uncompressed and have 4 KiB, the
+//! block cache has 8 MB (the system's cache holds the files). Bloom filters have 10 bits a key
+//! except for the last level; indexes and filters are in memory. Two background threads, two parts
+//! of a compaction at once, batches of 1,000. The log, where there is one, is left to the system to
+//! write.
 //!
 //! The options live as long as the process: a few, created once.
 

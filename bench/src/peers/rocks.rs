@@ -1,10 +1,10 @@
-//! RocksDB (Debian's librocksdb), its three table formats, read only, mapped, nothing compressed,
-//! no checksums verified while reading, values pinned instead of copied, batches by its batched
-//! MultiGet.
+//! RocksDB (Debian's librocksdb), its three table formats, read only, mapped, nothing compressed.
+//! No checksums are verified while reading, values are pinned instead of copied, batches use its
+//! batched MultiGet.
 //!
-//! - block: 4 KiB blocks with a hash index in each, a full Bloom filter of 10 bits a key, index and
-//!   filter in memory, no block cache (mapped blocks are used in place). Built by the SST file
-//!   writer, two files by two threads over sorted keys, then ingested by moving.
+//! - block: 4 KiB blocks with a hash index in each, a full Bloom filter of 10 bits a key. Index and
+//!   filter are in memory; there is no block cache (mapped blocks are used in place). Built by the
+//!   SST file writer, two files by two threads over sorted keys, then ingested by moving.
 //! - plain: hash index over whole keys (0.75), Bloom filter of 10 bits a key.
 //! - cuckoo: hash ratio 0.9. It and the plain table take no ingested files: sorted batches without
 //!   a log into vector memtables, flushed, then compacted into one file.

@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_cannot_be_written_to_is_said_with_what_to_do() {
+    fn an_unwritable_place_is_reported_with_a_remedy() {
         use io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem, TimedOut};
         for (kind, step) in [
             (PermissionDenied, "give the user of this process the right"),

@@ -11,7 +11,6 @@
 //! - The pointer names the old version or the new one.
 //! - Nothing that a manifest names is removed before that manifest is.
 
-mod actor;
 pub mod backup;
 mod documents;
 mod error;
@@ -26,12 +25,10 @@ pub mod replica_log;
 mod source;
 mod tables;
 
-pub use actor::Actor;
 pub use documents::column_profile::{
     ColumnProfile, ColumnStats, MeasuredColumn, ProfilePair, QUANTILE_PERCENTS, ValueRange,
 };
 pub use documents::holder::{lock_within, utc};
-pub use documents::holding::Holding;
 pub use documents::layout::STORE_FILE;
 pub use documents::manifest::{
     MANIFEST_FORMAT, Manifest, ManifestDraft, OperationCounts, Partition, RunRef, Totals, Ttl,
@@ -68,6 +65,8 @@ pub use random_place::RandomPlace;
 pub use source::{Scan, Source, SourceError};
 pub use tables::history::{HISTORY_ENTRIES, HistoryAction, HistoryEntry, HistoryNote, shortened};
 pub use tables::scan::VersionScan;
-pub use tables::store::{CLUSTER_STORE_FORMAT, STORE_FORMAT, Store, cluster_store_file, open};
+pub use tables::store::{
+    Actor, CLUSTER_STORE_FORMAT, Holding, STORE_FORMAT, Store, cluster_store_file, open,
+};
 pub use tables::table::{Table, VersionInfo, check_not_just_rolled_back};
 pub use tables::version::{Lookup, Value, Version};

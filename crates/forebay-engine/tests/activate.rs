@@ -64,7 +64,7 @@ fn pointed(disk: &SimDisk) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn what_is_opened_ahead_is_found_by_its_number_and_serves_without_opening() {
+fn a_version_opened_ahead_is_found_by_number_and_serves_without_opening() {
     let disk = base();
     let store = store_at(&disk, &common::clock());
     let serving = Serving::manual(store.clone());
@@ -151,7 +151,7 @@ fn readers_see_all_tables_change_at_one_moment() {
 }
 
 #[test]
-fn a_rollback_and_a_drop_go_with_the_others() {
+fn a_rollback_and_a_drop_happen_with_the_other_changes() {
     let disk = base();
     let store = store_at(&disk, &common::clock());
     let serving = Serving::manual(store.clone());
@@ -186,7 +186,7 @@ fn a_rollback_and_a_drop_go_with_the_others() {
     serving.activate(&next).unwrap();
     let expected = [Some(3), Some(1), None];
     assert_eq!(seen(&serving), expected);
-    assert_eq!(read_all(&held), rows(2, 40), "who holds it reads on");
+    assert_eq!(read_all(&held), rows(2, 40), "an open handle still reads");
     assert!(!disk.exists(&root().join("tables/v")).unwrap());
     serving.refresh();
     assert_eq!(
@@ -198,7 +198,7 @@ fn a_rollback_and_a_drop_go_with_the_others() {
 }
 
 #[test]
-fn whatever_fails_all_tables_change_or_none_and_pointers_follow() {
+fn a_failure_at_any_call_changes_all_tables_or_none_and_pointers_follow() {
     let base = base();
     let (old, new) = (vec![Some(2); 3], vec![Some(3), Some(3), None]);
     let begin = |disk: &SimDisk, clock: &Arc<HandClock>| {
@@ -219,7 +219,7 @@ fn whatever_fails_all_tables_change_or_none_and_pointers_follow() {
     let calls = whole.calls();
     serving.activate(&next).unwrap();
     let calls = whole.calls() - calls;
-    let mut owed = 0;
+    let mut unwritten = 0;
     for nth in 0..calls {
         for fault in [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead] {
             let (disk, clock) = (base.after_kill(), common::clock());
@@ -249,7 +249,7 @@ fn whatever_fails_all_tables_change_or_none_and_pointers_follow() {
             }
             // A pointer that could not be written is written once it can be, and no version goes
             // back meanwhile.
-            owed += u64::from(matches!(outcome, Err(ActivateError::NotWritten { .. })));
+            unwritten += u64::from(matches!(outcome, Err(ActivateError::NotWritten { .. })));
             serving.refresh();
             assert_eq!(seen(&serving), new, "{words}");
             disk.make_room();
@@ -271,11 +271,11 @@ fn whatever_fails_all_tables_change_or_none_and_pointers_follow() {
             );
         }
     }
-    assert!(owed > 5, "{owed} pointers were owed");
+    assert!(unwritten > 5, "{unwritten} pointers were not written");
 }
 
 #[test]
-fn what_is_opened_anew_while_a_pointer_is_owed_is_so_afterwards() {
+fn a_reopen_happens_once_a_pending_pointer_is_written() {
     let (disk, clock) = (base(), common::clock());
     let store = store_at(&disk, &clock);
     let serving = Serving::manual(store.clone());
@@ -284,8 +284,11 @@ fn what_is_opened_anew_while_a_pointer_is_owed_is_so_afterwards() {
     disk.remove(&root().join("tables/t/current.reserve"))
         .unwrap();
     disk.plan(0, Fault::Full);
-    let owed = serving.activate(&next).unwrap_err();
-    assert!(matches!(owed, ActivateError::NotWritten { .. }), "{owed}");
+    let unwritten = serving.activate(&next).unwrap_err();
+    assert!(
+        matches!(unwritten, ActivateError::NotWritten { .. }),
+        "{unwritten}"
+    );
     let before = serving.table(b"t").unwrap();
     assert_eq!(before.version(), 3);
     assert!(serving.states().tables[0].1.problem.is_some());
@@ -302,7 +305,7 @@ fn what_is_opened_anew_while_a_pointer_is_owed_is_so_afterwards() {
 }
 
 #[test]
-fn what_is_ahead_is_not_removed_and_follows_what_is_held() {
+fn versions_opened_ahead_are_kept_and_follow_the_held_partitions() {
     let disk = base();
     let ids = Arc::new(Ids::default());
     ids.set([0, 1]);

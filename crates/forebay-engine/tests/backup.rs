@@ -84,7 +84,7 @@ fn restore(backup: &Backup, to: &Store) -> Result<(Table, u64), BackupError> {
 }
 
 #[test]
-fn both_kinds_of_tables_come_back() {
+fn both_kinds_of_tables_are_restored() {
     let disk = SimDisk::new();
     fill(&disk, 1, 30);
     let report = back_up(&disk, None).unwrap();
@@ -116,7 +116,7 @@ fn both_kinds_of_tables_come_back() {
 }
 
 #[test]
-fn the_newest_are_kept_and_files_go_with_the_last_backup_that_names_them() {
+fn the_newest_are_kept_and_files_are_removed_with_the_last_backup_that_names_them() {
     let disk = SimDisk::new();
     for round in 1..=4 {
         fill(&disk, round, 10 * round as u32);
@@ -146,7 +146,7 @@ fn the_newest_are_kept_and_files_go_with_the_last_backup_that_names_them() {
 }
 
 #[test]
-fn what_a_backup_copied_that_died_goes_before_the_next_copies_anything() {
+fn files_of_a_dead_backup_are_removed_before_the_next_one_copies() {
     let disk = SimDisk::new();
     fill(&disk, 1, 10);
     let kept = back_up(&disk, None).unwrap().document;
@@ -212,7 +212,7 @@ fn damage_is_found_and_named() {
 }
 
 #[test]
-fn a_file_that_sorts_behind_every_backup_keeps_none_from_being_made() {
+fn a_file_that_sorts_after_every_backup_blocks_no_backup() {
     let disk = SimDisk::new();
     fill(&disk, 1, 5);
     let first = back_up(&disk, None).unwrap().document.name;
@@ -303,7 +303,7 @@ fn a_place_is_outside_of_stores_and_of_other_places() {
 }
 
 #[test]
-fn whichever_call_fails_there_is_a_whole_backup_or_none() {
+fn a_failure_at_any_call_leaves_a_whole_backup_or_none() {
     let disk = SimDisk::new();
     fill(&disk, 1, 20);
     back_up(&disk, None).unwrap();

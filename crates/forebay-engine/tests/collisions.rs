@@ -54,7 +54,7 @@ fn colliding() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn keys_of_one_hash_are_told_apart_and_never_parted() {
+fn keys_with_one_hash_are_distinguished_and_stay_in_one_partition() {
     let keys = colliding();
     assert!(keys.len() >= 240, "{}", keys.len());
     let mut rows: Rows = common::rows(1, 200);

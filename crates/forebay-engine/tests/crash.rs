@@ -11,7 +11,7 @@ use forebay_run::Order;
 
 const TABLE: &str = "t";
 
-/// Versions 1 to 4, of which 1, 2 and 3 served, and 2 was rolled back to: it serves, before it 1.
+/// Versions 1 to 4, of which 1, 2 and 3 served. After a rollback 2 serves, and 1 is the previous one.
 fn base() -> SimDisk {
     let disk = SimDisk::new();
     let store = store_on(&disk, 1);
@@ -95,10 +95,7 @@ fn old_or_new(change: impl Fn(&Store) -> Result<(), String>) {
     assert_ne!(old, new);
     at_every_call(change, |found, done, words| {
         assert!(*found == old || *found == new, "{words}: {found:?}");
-        assert!(
-            !done || *found == new,
-            "{words}: it had said that it was done"
-        );
+        assert!(!done || *found == new, "{words}: the call had succeeded");
     });
 }
 
@@ -164,7 +161,7 @@ fn a_drop_happens_or_does_not() {
 
 /// Fails `change` at each of its calls. If it took effect and returns an error, the error text has
 /// to say so, and `again` makes it durable. Returns those texts, each once.
-fn what_took_effect(
+fn errors_after_effect(
     change: impl Fn(&Store) -> Result<(), StoreError>,
     again: impl Fn(&Store) -> Result<(), StoreError>,
 ) -> BTreeSet<String> {
@@ -201,7 +198,7 @@ fn what_took_effect(
 }
 
 #[test]
-fn what_took_effect_is_told_and_can_be_made_sure_of() {
+fn an_error_after_a_change_took_effect_says_so_and_a_retry_makes_it_durable() {
     let swap = |version| {
         move |store: &Store| {
             let table = store.table(&name(TABLE))?;
@@ -216,15 +213,15 @@ fn what_took_effect_is_told_and_can_be_made_sure_of() {
         )
     };
     assert_eq!(
-        what_took_effect(swap(4), swap(4)),
+        errors_after_effect(swap(4), swap(4)),
         BTreeSet::from([moved(4)])
     );
     assert_eq!(
-        what_took_effect(rollback, swap(1)),
+        errors_after_effect(rollback, swap(1)),
         BTreeSet::from([moved(1)])
     );
     let drop_it = |store: &Store| store.drop_table(&name(TABLE));
-    let said = what_took_effect(drop_it, drop_it);
+    let said = errors_after_effect(drop_it, drop_it);
     let with = |words: &str| said.iter().filter(|text| text.contains(words)).count();
     assert_eq!(with("is dropped, but /store/tables/t cannot be synced"), 1);
     assert_eq!(
@@ -242,10 +239,7 @@ fn a_removal_of_old_versions_leaves_only_whole_ones() {
     at_every_call(retain, |found, done, words| {
         let mut found = found.clone().unwrap();
         let third = found.versions.remove(&3);
-        assert!(
-            !done || third.is_none(),
-            "{words}: it had said that it was done"
-        );
+        assert!(!done || third.is_none(), "{words}: the call had succeeded");
         let mut expected = old.clone();
         expected.versions.remove(&3);
         assert_eq!(found, expected, "{words}");
@@ -265,7 +259,7 @@ fn publish(store: &Store) -> Result<(), String> {
 }
 
 #[test]
-fn what_is_done_under_the_locks_of_a_push_is_done_in_order() {
+fn steps_under_the_locks_of_a_push_happen_in_order() {
     let old = view(&store_on(&base(), 2), TABLE).unwrap();
     let disk = base();
     publish(&store_on(&disk, 2)).unwrap();
@@ -290,7 +284,7 @@ fn what_is_done_under_the_locks_of_a_push_is_done_in_order() {
 }
 
 #[test]
-fn cleaning_up_after_a_failed_removal_never_outruns_it() {
+fn cleanup_after_a_failed_removal_never_outruns_it() {
     // When the next push removes debris, the manifests may be removed, but not durably.
     let base = base();
     let retain = |store: &Store| text(store.table(&name(TABLE)).and_then(|table| table.retain(1)));
@@ -316,7 +310,7 @@ fn cleaning_up_after_a_failed_removal_never_outruns_it() {
 }
 
 #[test]
-fn a_store_is_made_whole_or_made_by_the_next_call() {
+fn a_store_is_created_whole_or_by_the_next_call() {
     let disk = SimDisk::new();
     store_on(&disk, 1);
     let calls = disk.calls();

@@ -174,7 +174,7 @@ fn rows_are_compared_by_the_columns_that_both_schemas_have() {
 }
 
 #[test]
-fn what_is_expected_of_rows_that_are_all_known_is_what_is_seen_of_their_version() {
+fn expected_counts_of_known_rows_equal_those_of_their_version() {
     let store = store_on(&SimDisk::new(), 1);
     let old = common::rows(1, 3_000);
     let mut new: Rows = old
@@ -232,7 +232,7 @@ fn what_is_expected_of_rows_that_are_all_known_is_what_is_seen_of_their_version(
 }
 
 #[test]
-fn changes_on_top_of_what_serves_are_scaled_to_all_that_come() {
+fn sampled_changes_to_the_serving_version_are_scaled_to_all_rows() {
     let store = store_on(&SimDisk::new(), 1);
     let old = common::rows(1, 1_000);
     let number = push(&store, "t", Order::Hashed, &old, 2).unwrap();
@@ -281,7 +281,7 @@ fn changes_on_top_of_what_serves_are_scaled_to_all_that_come() {
 }
 
 #[test]
-fn a_small_sample_estimates_what_a_whole_comparison_counts() {
+fn a_small_sample_estimates_the_counts_of_a_whole_comparison() {
     let store = store_on(&SimDisk::new(), 1);
     let all = common::rows(1, 40_000);
     // A tenth is lost, all in one stretch of keys; a fifth changes.

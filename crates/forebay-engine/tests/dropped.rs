@@ -29,7 +29,7 @@ fn store_at(disk: &SimDisk, clock: &Arc<HandClock>) -> Store {
 }
 
 #[test]
-fn a_dropped_table_comes_back_as_it_was_until_its_time_is_over() {
+fn a_dropped_table_is_restored_unchanged_until_it_expires() {
     let (disk, clock, table) = (base(), clock(), name("t"));
     let store = store_at(&disk, &clock);
     let before = view(&store, "t");
@@ -69,7 +69,7 @@ fn a_dropped_table_comes_back_as_it_was_until_its_time_is_over() {
 }
 
 #[test]
-fn a_live_table_comes_back_with_what_its_log_has() {
+fn a_live_table_is_restored_with_the_records_of_its_log() {
     let (store, table) = (store_on(&SimDisk::new(), 1), name("t"));
     let budget = Budget::new(64 << 20);
     let live = store

@@ -50,7 +50,7 @@ fn assert_full(disk: &SimDisk) {
 }
 
 #[test]
-fn pointers_move_as_often_as_one_likes() {
+fn pointers_move_any_number_of_times() {
     let disk = full();
     let store = store_on(&disk, 2);
     for _ in 0..10 {
@@ -75,7 +75,7 @@ fn pointers_move_as_often_as_one_likes() {
 }
 
 #[test]
-fn a_table_goes() {
+fn a_table_is_dropped() {
     let disk = full();
     let store = store_on(&disk, 2);
     store.drop_table(&name(TABLE)).unwrap();
@@ -99,7 +99,7 @@ fn the_swap_of_a_push_that_took_the_last_byte_happens() {
 }
 
 #[test]
-fn without_a_reserve_the_pointer_stays_and_the_error_says_why() {
+fn without_a_reserve_the_pointer_stays_and_the_error_names_the_reason() {
     let disk = full();
     disk.remove(&reserve()).unwrap();
     let store = store_on(&disk, 2);
@@ -140,11 +140,8 @@ fn old_or_new(full: impl Fn() -> SimDisk, change: impl Fn(&Store) -> Result<(), 
                 let words = format!("call {nth} of {calls}, {fault:?}, outcome {place}");
                 let seen = view(&store_on(&found, 3), TABLE);
                 assert!(seen == old || seen == new, "{words}: {seen:?}");
-                assert!(
-                    !done || seen == new,
-                    "{words}: it had said that it was done"
-                );
-                assert_goes_on(&found, seen, fault, &words);
+                assert!(!done || seen == new, "{words}: the call had succeeded");
+                assert_recovers(&found, seen, fault, &words);
             }
         }
     }
@@ -152,7 +149,7 @@ fn old_or_new(full: impl Fn() -> SimDisk, change: impl Fn(&Store) -> Result<(), 
 
 /// Checks that pointers move after a crash on a disk that is still full, and that pushes clean up
 /// once there is space.
-fn assert_goes_on(disk: &SimDisk, seen: Option<View>, fault: Fault, words: &str) {
+fn assert_recovers(disk: &SimDisk, seen: Option<View>, fault: Fault, words: &str) {
     let store = store_on(disk, 4);
     // An error at some calls may cost the reserve.
     if seen.is_some() && fault == Fault::Dead {

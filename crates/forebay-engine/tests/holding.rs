@@ -34,7 +34,7 @@ fn check(version: &Arc<Version>, whole: &Version, rows: &Rows, ids: &BTreeSet<u3
 }
 
 #[test]
-fn who_holds_nothing_of_a_table_knows_its_bounds_and_order() {
+fn a_node_without_partitions_of_a_table_knows_its_bounds_and_order() {
     let (there, other) = source(Order::Ordered, 1);
     let here = SimDisk::new();
     let (store, ids) = partial(&here);
@@ -60,7 +60,7 @@ fn who_holds_nothing_of_a_table_knows_its_bounds_and_order() {
 }
 
 #[test]
-fn what_is_held_changes_while_versions_serve() {
+fn held_partitions_change_while_versions_serve() {
     for seed in 0..8 {
         let order = [Order::Hashed, Order::Ordered][seed as usize % 2];
         let mut rng = Rng(seed);
@@ -90,7 +90,7 @@ fn what_is_held_changes_while_versions_serve() {
                 let calls = here.calls();
                 serving.rehold(&[name("t")]).unwrap();
                 if gained == 0 {
-                    assert_eq!(here.calls(), calls, "all that is held is open");
+                    assert_eq!(here.calls(), calls, "every held run is open");
                 }
                 if rng.below(3) == 0 {
                     table(&store).release().unwrap();
@@ -112,7 +112,7 @@ fn what_is_held_changes_while_versions_serve() {
 }
 
 #[test]
-fn what_is_not_here_cannot_be_taken_in() {
+fn partitions_without_files_cannot_be_held() {
     let (there, _) = source(Order::Hashed, 1);
     let here = SimDisk::new();
     let (store, ids) = partial(&here);
@@ -192,7 +192,7 @@ fn files_are_released_but_never_those_that_are_held() {
 }
 
 #[test]
-fn nothing_is_released_while_a_version_comes() {
+fn nothing_is_released_during_an_install() {
     let (there, _) = source(Order::Hashed, 2);
     let here = SimDisk::new();
     let (store, ids) = partial(&here);

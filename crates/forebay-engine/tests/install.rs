@@ -53,7 +53,7 @@ fn install(from: &SimDisk, to: &SimDisk, store: &Store, version: u64) -> Table {
 }
 
 #[test]
-fn versions_come_in_any_order_and_the_pointer_as_it_was() {
+fn versions_are_installed_in_any_order_and_the_pointer_unchanged() {
     let (there, other) = source(3);
     let here = SimDisk::new();
     let store = store_on(&here, 2);
@@ -81,7 +81,7 @@ fn versions_come_in_any_order_and_the_pointer_as_it_was() {
 }
 
 #[test]
-fn what_is_incomplete_or_damaged_does_not_become_a_version() {
+fn incomplete_or_damaged_files_do_not_become_a_version() {
     let (there, _) = source(1);
     let here = SimDisk::new();
     let store = store_on(&here, 2);
@@ -121,7 +121,7 @@ fn what_is_incomplete_or_damaged_does_not_become_a_version() {
 }
 
 #[test]
-fn a_table_is_opened_anew_when_it_was_mended() {
+fn a_repaired_table_is_reopened_on_request() {
     let (there, other) = source(1);
     let here = SimDisk::new();
     let store = store_on(&here, 2);
@@ -137,7 +137,7 @@ fn a_table_is_opened_anew_when_it_was_mended() {
     let same = serving.table(b"t").unwrap();
     assert!(
         std::sync::Arc::ptr_eq(&before, &same),
-        "nobody said that it was repaired"
+        "no repair was announced"
     );
     serving.reopen(&name("t"));
     let after = serving.table(b"t").unwrap();

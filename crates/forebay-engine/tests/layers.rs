@@ -154,7 +154,7 @@ fn deep(table: &Table, version: u64) -> usize {
 }
 
 #[test]
-fn layers_read_as_the_history_that_they_are() {
+fn layers_are_read_as_their_history() {
     for (seed, order) in [(1, Order::Hashed), (2, Order::Ordered), (3, Order::Hashed)] {
         println!("seed {seed}, {order:?}");
         let mut rng = Rng(seed);
@@ -298,7 +298,7 @@ fn check_manifest(table: &Table, version: u64) -> Manifest {
 /// Each call of a merge fails, fills the disk or is the last in turn. The rows stay the same, and
 /// the merge can be repeated.
 #[test]
-fn a_merge_that_fails_anywhere_leaves_what_there_was() {
+fn a_failed_merge_leaves_the_rows_unchanged() {
     let disk = SimDisk::new();
     let store = store_on(&disk, 5);
     let base = rows(1, 60);
@@ -333,7 +333,10 @@ fn a_merge_that_fails_anywhere_leaves_what_there_was() {
                 let store = store_on(&found, 7);
                 let table = store.table(&name("t")).unwrap();
                 let serving = table.serving().unwrap();
-                assert!(!done || serving != two, "{words}: done, but not there");
+                assert!(
+                    !done || serving != two,
+                    "{words}: succeeded, without effect"
+                );
                 let opened = table.open_version(serving).unwrap();
                 assert_eq!(read_all(&opened), expected, "{words}");
                 merge(&store).expect(&words);
@@ -345,7 +348,7 @@ fn a_merge_that_fails_anywhere_leaves_what_there_was() {
 
 /// A comparison of versions that share runs reads only the others, and is exact for small ones.
 #[test]
-fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
+fn versions_that_share_runs_are_compared_by_their_other_runs() {
     for order in [Order::Hashed, Order::Ordered] {
         let store = store_on(&SimDisk::new(), 8);
         let base: Rows = (0..20_000i64)
@@ -409,7 +412,7 @@ fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
 
 /// A key in several runs is one row: lost keys count as a share of the rows.
 #[test]
-fn rows_of_several_runs_are_told_from_their_records() {
+fn rows_of_several_runs_are_distinguished_from_their_records() {
     for order in [Order::Hashed, Order::Ordered] {
         let store = store_on(&SimDisk::new(), 8);
         let key = |i: i64| format!("key {i:05}").into_bytes();

@@ -88,7 +88,7 @@ fn pushed(disk: &SimDisk, order: Order) -> (Table, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn each_subset_reads_what_it_holds_and_nothing_else() {
+fn each_subset_reads_only_the_partitions_that_it_holds() {
     for order in [Order::Hashed, Order::Ordered] {
         let (table, keys) = pushed(&SimDisk::new(), order);
         let whole = table.open_version(1).unwrap();
@@ -104,7 +104,7 @@ fn each_subset_reads_what_it_holds_and_nothing_else() {
 }
 
 #[test]
-fn ranges_are_walked_only_where_all_of_them_is_here() {
+fn ranges_are_walked_only_if_all_their_partitions_are_held() {
     let (table, keys) = pushed(&SimDisk::new(), Order::Ordered);
     let whole = table.open_version(1).unwrap();
     let lower = |at: usize| match &whole.manifest().partitions[at].bounds.lower {

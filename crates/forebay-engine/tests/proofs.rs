@@ -16,7 +16,7 @@ fn ids(proof: &[PartitionProof]) -> Vec<u32> {
 }
 
 #[test]
-fn only_what_was_not_verified_yet_is_read() {
+fn only_unverified_files_are_read() {
     let (there, other) = source(Order::Hashed, 1);
     let here = SimDisk::new();
     let (store, held) = partial(&here);
@@ -78,7 +78,7 @@ fn runs_that_versions_share_are_read_once() {
     let proof = table(&store).proven(2).unwrap().unwrap();
     let rows = |at: usize| base.partitions[at].totals.rows - u64::from(at == place);
     for (at, found) in proof.partitions.iter().enumerate() {
-        assert_eq!(found.rows, rows(at), "as it composes");
+        assert_eq!(found.rows, rows(at), "the rows of all runs together");
     }
     // If it is damaged, the proof is valid for neither of them.
     table(&store)
@@ -101,7 +101,7 @@ fn runs_that_versions_share_are_read_once() {
 }
 
 #[test]
-fn what_a_version_on_its_way_goes_on_with_is_not_removed() {
+fn runs_that_an_install_reuses_are_not_removed() {
     let (there, other) = source(Order::Hashed, 1);
     let base = table(&other).manifest(1).unwrap();
     let push = other
@@ -137,7 +137,7 @@ fn what_a_version_on_its_way_goes_on_with_is_not_removed() {
 }
 
 #[test]
-fn a_note_goes_with_its_version() {
+fn a_note_is_removed_with_its_version() {
     let (there, _) = source(Order::Hashed, 2);
     let here = SimDisk::new();
     let (store, held) = partial(&here);
@@ -203,7 +203,7 @@ fn change(there: &SimDisk, here: &SimDisk, store: &Store, held: &Ids) -> Option<
 }
 
 #[test]
-fn what_a_note_names_is_sound_whatever_dies() {
+fn runs_that_a_note_names_are_sound_after_any_failure() {
     let (there, _) = source(Order::Hashed, 1);
     let base = SimDisk::new();
     let (store, held) = partial(&base);

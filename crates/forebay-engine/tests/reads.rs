@@ -231,7 +231,7 @@ fn keys_hashed_for_another_table_are_refused() {
 }
 
 #[test]
-fn what_the_system_has_in_memory_is_answered_at_once() {
+fn pages_in_the_systems_cache_are_answered_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));

@@ -99,7 +99,7 @@ fn swaps_rollbacks_new_tables_and_drops_are_followed() {
     let held = followed.serving.table(b"t").unwrap();
     followed.store.drop_table(&name("t")).unwrap();
     assert_eq!(followed.look(), None);
-    assert_eq!(read_all(&held), rows(1, 50), "who holds it reads on");
+    assert_eq!(read_all(&held), rows(1, 50), "an open handle still reads");
     assert_eq!(followed.serving.states().retired, 1);
     drop(held);
     followed.look();
@@ -121,7 +121,7 @@ fn swaps_rollbacks_new_tables_and_drops_are_followed() {
 }
 
 #[test]
-fn a_table_dropped_and_pushed_anew_between_two_looks_serves_the_new_content() {
+fn a_table_dropped_and_pushed_again_between_two_looks_serves_the_new_content() {
     let followed = followed();
     followed.store.drop_table(&name("t")).unwrap();
     push(&followed.store, "t", Order::Hashed, &rows(77, 20), 1).unwrap();
@@ -159,7 +159,7 @@ fn a_rollback_opens_nothing() {
 }
 
 #[test]
-fn damage_never_stops_what_serves() {
+fn damage_never_stops_the_serving_version() {
     let pointer = root().join("tables/t/current");
     type Damage = fn(&FollowedTable, &std::path::Path);
     let damages: [(&str, Damage); 4] = [
@@ -201,7 +201,7 @@ fn damage_never_stops_what_serves() {
 }
 
 #[test]
-fn a_repaired_version_comes_to_serve() {
+fn a_repaired_version_serves() {
     let followed = followed();
     followed.swap(2);
     let manifest = root().join("tables/t/versions/2.manifest");
@@ -309,7 +309,7 @@ fn the_thread_follows_by_itself_and_ends_when_dropped() {
 }
 
 #[test]
-fn what_was_swapped_between_two_looks_serves_at_one_moment() {
+fn swaps_between_two_looks_take_effect_at_one_moment() {
     let followed = followed();
     push(&followed.store, "u", Order::Hashed, &rows(1, 10), 1).unwrap();
     followed.store.table(&name("u")).unwrap().swap(1).unwrap();
@@ -333,7 +333,7 @@ fn what_was_swapped_between_two_looks_serves_at_one_moment() {
 }
 
 #[test]
-fn what_is_opened_anew_is_so_for_a_rollback_too() {
+fn reopening_a_table_reopens_its_previous_version() {
     let followed = followed();
     followed.swap(2);
     followed.look();
@@ -351,5 +351,5 @@ fn what_is_opened_anew_is_so_for_a_rollback_too() {
     let version = followed.serving.table(b"t").unwrap();
     let keys = rows(1, 50).into_keys();
     let failed = keys.filter(|key| version.get(key).is_err()).count();
-    assert!(failed > 0, "the files of before are still open");
+    assert!(failed > 0, "the old files are still open");
 }

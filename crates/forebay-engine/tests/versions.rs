@@ -76,7 +76,7 @@ fn nothing_serves_before_a_swap_and_rollback_needs_a_past() {
 }
 
 #[test]
-fn a_rollback_brings_back_what_served_before_and_a_second_one_goes_on() {
+fn rollbacks_restore_earlier_versions_one_by_one() {
     let store = store_on(&SimDisk::new(), 1);
     for version in 1..=3 {
         push(&store, "t", Order::Ordered, &rows(version, 30), 2).unwrap();
@@ -139,7 +139,7 @@ fn a_rollback_is_exact_or_a_minute_from_the_last() {
 }
 
 #[test]
-fn removal_spares_what_serves_and_what_a_rollback_needs() {
+fn removal_keeps_the_serving_version_and_the_rollback_target() {
     let store = store_on(&SimDisk::new(), 1);
     for version in 1..=6 {
         push(&store, "t", Order::Hashed, &rows(version, 10), 1).unwrap();
@@ -154,12 +154,12 @@ fn removal_spares_what_serves_and_what_a_rollback_needs() {
     assert_eq!(
         table.pointer().unwrap().history,
         [1],
-        "what is gone leaves the history"
+        "a removed version leaves the history"
     );
     assert_eq!(
         read_all(&open),
         rows(4, 10),
-        "who has a removed version open reads on"
+        "an open handle still reads a removed version"
     );
     assert_eq!(table.retain(0).unwrap(), [6]);
     assert_eq!(table.rollback().unwrap().to, 1);
@@ -171,7 +171,7 @@ fn removal_spares_what_serves_and_what_a_rollback_needs() {
 }
 
 #[test]
-fn two_pushes_at_once_are_one_too_many() {
+fn a_second_push_at_the_same_time_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
     let open = |disk: &Arc<dyn Disk>| {
@@ -244,7 +244,7 @@ fn a_push_that_ends_early_leaves_nothing() {
 }
 
 #[test]
-fn a_swap_to_a_version_with_a_file_missing_or_cut_is_refused() {
+fn a_swap_to_a_version_with_a_missing_or_truncated_file_is_refused() {
     let disk = SimDisk::new();
     let store = store_on(&disk, 1);
     for version in 1..=3 {
@@ -281,7 +281,7 @@ fn a_swap_to_a_version_with_a_file_missing_or_cut_is_refused() {
 }
 
 #[test]
-fn damage_is_told_and_nothing_is_guessed() {
+fn damage_is_reported_and_nothing_is_guessed() {
     let disk = SimDisk::new();
     let store = store_on(&disk, 1);
     for version in 1..=2 {
@@ -375,7 +375,7 @@ fn a_table_dropped_and_pushed_again_begins_at_1() {
 }
 
 #[test]
-fn content_sums_do_not_depend_on_the_cut() {
+fn content_sums_do_not_depend_on_partition_bounds() {
     let store = store_on(&SimDisk::new(), 1);
     let rows = rows(1, 300);
     let mut sums = Vec::new();
@@ -390,7 +390,7 @@ fn content_sums_do_not_depend_on_the_cut() {
 }
 
 #[test]
-fn large_values_lie_in_a_file_of_their_own_that_comes_and_goes_with_the_run() {
+fn large_values_lie_in_a_file_of_their_own_that_is_removed_with_the_run() {
     let disk = SimDisk::new();
     let store = store_on(&disk, 1);
     let large: common::Rows = (0..3).map(|i| (vec![b'k', i], vec![i; 40_000])).collect();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_wakes_who_waits_and_so_does_the_end() {
+    fn messages_and_the_end_wake_a_waiting_receiver() {
         let (sender, inbox) = inbox();
         assert_eq!(
             inbox.receive(&SystemClock, Duration::ZERO),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_receives_once_the_other_end_is_gone() {
+    fn sending_fails_once_the_receiver_is_gone() {
         let (sender, inbox) = inbox();
         drop(inbox);
         assert!(!sender.send(1));

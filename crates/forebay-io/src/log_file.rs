@@ -185,7 +185,7 @@ mod tests {
     /// Writes records of all lengths, one after the other, over many windows.
     #[test]
     #[cfg_attr(miri, ignore = "maps a real file")]
-    fn what_was_written_is_in_the_file_at_once_and_nothing_else_after_closing() {
+    fn written_bytes_are_in_the_file_at_once_and_no_others_after_closing() {
         for without_maps in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("1.log");
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "maps a real file")]
-    fn a_file_that_somebody_else_cuts_takes_no_more_and_does_not_end_the_process() {
+    fn a_file_that_another_process_truncates_refuses_writes_without_a_crash() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.log");
         let file = OsDisk::default().create_log(&path).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     /// The file may be truncated anywhere, also within the current page, and may have grown again.
     #[test]
     #[cfg_attr(miri, ignore = "maps a real file")]
-    fn what_somebody_else_cut_off_is_not_said_to_be_durable() {
+    fn bytes_that_another_process_truncated_are_not_reported_durable() {
         for without_maps in [false, true] {
             for cut in [0, 1, 59, 4095, 4096, 5000, 9_999] {
                 let dir = tempfile::tempdir().unwrap();
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "maps a real file")]
-    fn a_file_that_somebody_else_removed_has_no_name() {
+    fn a_file_that_another_process_removed_has_no_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.log");
         let file = OsDisk::default().create_log(&path).unwrap();
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "maps a real file")]
-    fn a_file_that_is_cut_goes_on_from_there() {
+    fn writes_continue_at_the_end_of_a_truncated_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.log");
         let disk = OsDisk::default();

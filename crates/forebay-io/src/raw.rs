@@ -484,25 +484,25 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "asks the system")]
-    fn work_behind_does_not_inherit_the_turns_of_threads_that_answer() {
+    fn background_threads_do_not_inherit_the_turns_of_threads_that_answer() {
         use crate::{start_answering, start_behind};
         let own = scheduling().unwrap().sched_runtime;
         let seen = start_answering("answers", || {
-            let behind = start_behind("behind", || scheduling().unwrap().sched_runtime);
+            let background = start_behind("behind", || scheduling().unwrap().sched_runtime);
             (
                 scheduling().unwrap().sched_runtime,
-                behind.unwrap().join().unwrap(),
+                background.unwrap().join().unwrap(),
             )
         });
-        let (answering, behind) = seen.unwrap().join().unwrap();
+        let (answering, background) = seen.unwrap().join().unwrap();
         assert!(
-            own == 0 || (answering < own && behind == own),
-            "{own} {answering} {behind}"
+            own == 0 || (answering < own && background == own),
+            "{own} {answering} {background}"
         );
     }
 
     #[test]
-    fn prefetching_outside_is_nothing() {
+    fn prefetching_outside_the_file_does_nothing() {
         prefetch::<u8>(&[], 0);
         prefetch(&[1u8, 2, 3], 3);
         prefetch(&[1u8, 2, 3], usize::MAX);
@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "maps a real file")]
-    fn a_file_cut_while_mapped_reads_as_zeros_and_is_marked() {
+    fn a_file_truncated_while_mapped_reads_as_zeros_and_is_marked() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![5u8; 64 * 1024]).unwrap();
         let map = Mapping::new(&file).unwrap();

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_done_once() {
+    fn all_items_are_done_once() {
         let next = AtomicUsize::new(0);
         let take = || -> usize {
             std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)))
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "asks the system")]
-    fn work_behind_lowers_its_own_priority_only() {
+    fn background_work_lowers_only_its_own_priority() {
         use rustix::process::nice;
         let own = nice(0).unwrap();
         let within = |value| behind(value, || (nice(0).unwrap(), pool(1, || nice(0).unwrap())));

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_is_paid_for_with_a_pause() {
+    fn a_pause_follows_each_piece_of_work() {
         let piece = Duration::from_millis(1);
         assert_eq!(pause_after(piece, 1.5), Duration::ZERO);
         assert_eq!(pause_after(piece, 0.25), Duration::from_millis(3));

@@ -8,16 +8,16 @@
 //!   since it would sort wrongly;
 //! - floats only when they are whole numbers below 2^53 (a column of integers with gaps often comes
 //!   as floats), written as integers; any other float makes its row a bad row;
-//! - dates and times in ISO 8601, timestamps in UTC (with `Z` when the column has a zone) with the
-//!   fraction digits of the column's unit, so that text order is time order; years outside 0000 to
-//!   9999 make a bad row;
+//! - dates and times in ISO 8601, timestamps in UTC (with `Z` when the column has a zone); they
+//!   have the fraction digits of the column's unit, so that text order is time order; years outside
+//!   0000 to 9999 make a bad row;
 //! - booleans as `true` and `false`, text as it is;
 //! - binary as it is, only when it is the whole template.
 //!
 //! `{id:hex}` writes binary as lower-case hex digits. `{id:uuid}` writes a column of 16 bytes as a
 //! UUID in its usual text, 8-4-4-4-12 lower-case digits. If a column's source says that it holds
-//! UUIDs, the column has the form `uuid`, unless it is the whole template or the template gives
-//! another form. [`KeyTemplate::settled`] writes that into the text.
+//! UUIDs, the column has the form `uuid`. This does not apply if the column is the whole template,
+//! or if the template gives another form. [`KeyTemplate::settled`] writes the form into the text.
 //!
 //! `{time:be}` writes a whole number, a date or a timestamp as eight bytes, big-endian, so that
 //! byte order is number order. Unsigned numbers are written as they are, all others with their sign
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_say_so_are_uuids_beside_other_parts() {
+    fn marked_columns_are_uuids_beside_other_parts() {
         let column = |name: &str, bytes| Field::new(name, DataType::FixedSizeBinary(bytes), true);
         let mut other = column("o", 16).metadata().clone();
         let name = arrow_schema::extension::EXTENSION_TYPE_NAME_KEY;

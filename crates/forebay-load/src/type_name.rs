@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_type_is_none() {
+    fn invalid_names_are_no_types() {
         for text in [
             "",
             "i64",

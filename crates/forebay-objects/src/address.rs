@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_bucket_is_refused() {
+    fn addresses_without_a_bucket_are_refused() {
         for url in [
             "s3://",
             "s3:///x",

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_say_at_once_is_all_there() {
+    fn concurrent_announcements_are_all_kept() {
         let objects = objects();
         std::thread::scope(|scope| {
             for number in 0..12 {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_was_held_up_undoes_nothing() {
+    fn a_delayed_writer_undoes_nothing() {
         let objects = objects();
         let (table, early, late) = (name("t"), pointer(7, 1), pointer(8, 2));
         write(&objects, &table, &late);
@@ -257,10 +257,10 @@ mod tests {
         let now = announcing(&objects).pointer(&table, &early).unwrap();
         assert_eq!(now.tables.get(&table).copied(), TableEntry::of(&late));
         // Dropped and created again: its sequence begins again.
-        let anew = pointer(1, 1);
-        write(&objects, &table, &anew);
-        let now = announcing(&objects).pointer(&table, &anew).unwrap();
-        assert_eq!(now.tables.get(&table).copied(), TableEntry::of(&anew));
+        let recreated = pointer(1, 1);
+        write(&objects, &table, &recreated);
+        let now = announcing(&objects).pointer(&table, &recreated).unwrap();
+        assert_eq!(now.tables.get(&table).copied(), TableEntry::of(&recreated));
         let mut tombstone = pointer(2, 1);
         (tombstone.dropped, tombstone.serving) = (true, None);
         write(&objects, &table, &tombstone);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_document_is_made_of_the_pointers_and_a_newer_one_is_left_alone() {
+    fn a_damaged_document_is_rebuilt_from_the_pointers_and_a_newer_one_is_kept() {
         let objects = objects();
         let put = |content: Bytes| {
             let put = objects.put(TABLES, content);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_request_can_be_made_of_is_refused() {
+    fn values_unusable_for_requests_are_refused() {
         for url in [
             "",
             "127.0.0.1:9000",

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_many_holds_it_and_the_others_hear_who() {
+    fn one_of_many_holds_the_lease_and_the_others_learn_its_holder() {
         let objects = objects();
         let first = take(&objects, "the first", "").unwrap();
         assert_eq!(take(&objects, "the second", "").unwrap_err(), "the first");
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_known_to_be_free_takes_one_request_and_tells_of_others() {
+    fn a_lock_known_to_be_free_takes_one_request_and_detects_other_holders() {
         let (objects, known) = (objects(), KnownLocks::default());
         known.note("lock", None);
         let first = take_known(&objects, "one", "", &known).unwrap();
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(listed(&objects).len_bytes, RELEASED_BYTES);
         let before = objects.requests();
         drop(take_known(&objects, "one", "", &known).unwrap());
-        assert_eq!(objects.requests() - before, 2, "taken and given back");
+        assert_eq!(objects.requests() - before, 2, "acquired and released");
         // Another process holds it in between.
         drop(take(&objects, "another", "").unwrap());
         assert!(!take_known(&objects, "one", "", &known).unwrap().unbroken);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_holder_is_waited_for_but_not_where_it_worked() {
+    fn a_lease_of_a_dead_holder_is_waited_for_except_at_its_own_place() {
         let objects = objects();
         let held = dead(&objects, "here");
         let begun = SystemClock.monotonic();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_nobody_can_read_runs_out_too() {
+    fn an_unreadable_lock_also_expires() {
         let objects = objects();
         objects
             .put_if("lock", Bytes::from_static(b"junk"), &None)

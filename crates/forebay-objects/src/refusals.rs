@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_told_from_what_may_pass() {
+    fn permanent_errors_are_distinguished_from_transient_ones() {
         for (code, word) in [
             ("NoSuchBucket", "no bucket"),
             ("InvalidAccessKeyId", "AWS_ACCESS_KEY_ID"),

@@ -155,7 +155,7 @@ mod tests {
             assert_eq!(error.path, path, "{text}: {error}");
             assert!(error.problem.contains(word), "{text}: {error}");
         }
-        let read: Outer = read(br#"{"items":[{"e":2.5}]}"#).expect("a right input");
+        let read: Outer = read(br#"{"items":[{"e":2.5}]}"#).expect("a valid input");
         assert_eq!(read.items[0].e, 2.5);
     }
 

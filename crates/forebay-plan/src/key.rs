@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_lies_where_its_digits_say() {
+    fn a_key_is_placed_by_its_digits() {
         let text = |text: &str| Key::Text(text.to_owned());
         let near = |from: Key, key: Key, end: Key, expected: f64| {
             let part = from.part_below(&key, &end);

@@ -153,7 +153,7 @@ fn full_machines_wait_for_room() {
 }
 
 #[test]
-fn a_cap_on_moved_bytes_keeps_the_moves_that_are_worth_most() {
+fn a_cap_on_moved_bytes_keeps_the_most_useful_moves() {
     let part = |e: u32| json!({"e": e, "n": 100, "h": 0});
     let request = json!({"machines": 2, "max_moved_bytes": 30, "move_price": 0.1,
         "partitions": [part(40), part(10), part(20), part(35)]});

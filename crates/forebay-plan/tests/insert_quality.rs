@@ -111,7 +111,7 @@ fn ten_machines_and_500_partitions_without_heavy_tails_come_near_the_bound() {
 }
 
 #[test]
-fn a_polish_is_no_worse_and_ends_when_told() {
+fn a_polish_is_no_worse_and_ends_when_stopped() {
     let problem = instance("zipf", 6, 60, 1);
     let (fast, _) = fast(&problem);
     let mut asked = 0;

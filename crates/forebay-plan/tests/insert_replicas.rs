@@ -377,7 +377,7 @@ fn a_replica_that_moves_takes_the_place_of_the_one_it_replaces() {
 }
 
 #[test]
-fn a_list_of_one_stays_a_list_and_pieces_tell_all_homes() {
+fn a_list_of_one_stays_a_list_and_pieces_name_all_homes() {
     let request = json!({"machines": 3, "pi": 60, "tables": [
         {"boundaries": [], "home": [[2]], "new_samples": [1, 2, 3, 4, 5, 6], "new_records": 90},
         {"boundaries": [], "home": [[0, 1]], "new_samples": [1, 2, 3, 4, 5, 6], "new_records": 90},
@@ -463,6 +463,9 @@ fn requests_are_made_by_code() {
         polished(&wrong).expect_err("nowhere").path,
         "tables[0].home[1]"
     );
-    let nobody = Request::of_tables(vec![], request.tables.clone().expect("tables"));
-    assert_eq!(polished(&nobody).expect_err("no machines").path, "machines");
+    let without = Request::of_tables(vec![], request.tables.clone().expect("tables"));
+    assert_eq!(
+        polished(&without).expect_err("no machines").path,
+        "machines"
+    );
 }

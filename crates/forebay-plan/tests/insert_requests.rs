@@ -264,7 +264,7 @@ fn wrong_requests_are_refused_at_the_field() {
 }
 
 #[test]
-fn an_empty_table_is_cut_for_all_machines() {
+fn an_empty_table_is_split_for_all_machines() {
     let samples: Vec<u32> = (0..2000).map(|k| k * 7).collect();
     let out = good(&json!({"machines": 4, "pi": 30_000, "tables": [
         {"name": "t", "boundaries": [], "home": [2], "new_samples": samples, "sample_fraction": 0.01},
@@ -286,7 +286,7 @@ fn an_empty_table_is_cut_for_all_machines() {
 }
 
 #[test]
-fn appended_ranges_move_without_what_was_there() {
+fn appended_ranges_move_without_existing_records() {
     let existing: Vec<String> = (0..500).map(|k| format!("2026-01-{k:04}")).collect();
     let new: Vec<String> = (0..500).map(|k| format!("2026-02-{k:04}")).collect();
     let out = good(&json!({"machines": 5, "pi": 200, "tables": [
@@ -404,9 +404,9 @@ fn faster_machines_and_running_inserts_count() {
     assert_eq!(out.own.s_max, 300.0);
 }
 
-/// HBase hands a region over and copies nothing: moves cost the same, whatever is in them.
+/// HBase hands a region over and copies nothing: moves cost the same for any content.
 #[test]
-fn hand_overs_can_be_what_a_move_costs() {
+fn a_move_can_cost_its_hand_over() {
     let request = json!({"machines": 2, "move_price": 0, "handover_price": 10, "partitions": [
         {"e": 1e9, "n": 100, "h": 0}, {"e": 1e9, "n": 100, "h": 0}, {"e": 5, "n": 5, "h": 0},
     ]});
@@ -424,7 +424,7 @@ fn durations_come_from_the_bandwidths() {
 }
 
 #[test]
-fn hot_ranges_are_cut_until_the_plan_is_near_its_bound() {
+fn hot_ranges_are_split_until_the_plan_is_near_its_bound() {
     // A month's range receives nearly everything, and the machines are of unlike load.
     let machines = 5;
     let loads: Vec<Value> = (0..machines)

@@ -104,7 +104,7 @@ fn new_records_are_shared_by_the_new_samples_of_all_partitions() {
 
 /// A few quantiles of existing records do not make pieces small if there are many new samples.
 #[test]
-fn quantiles_of_what_exists_leave_pieces_large_and_within_the_limit() {
+fn quantiles_of_existing_records_leave_pieces_large_and_within_the_limit() {
     let seed = 5;
     let random = &mut Random::new(seed);
     let (existing, new) = (900_000, 300_000);
@@ -169,7 +169,7 @@ fn pieces_between_marks_have_the_records_that_lie_there() {
             let marks = (1..marks).map(|at| keys[at * keys.len() / marks]);
             std::iter::once(partition * width).chain(marks)
         });
-        // All that is new comes into a third of the second partition.
+        // All new records lie in a third of the second partition.
         let third = width / 3;
         let new = (0..2000).map(|_| width + third + random.below(third as usize) as u64);
         let out = planned(
@@ -235,7 +235,7 @@ fn bytes_are_keys_beside_strings() {
 }
 
 #[test]
-fn pieces_that_come_to_lie_alike_are_one_where_that_is_asked_for() {
+fn pieces_with_equal_homes_are_joined_on_request() {
     for (seed, replicas) in [(1, 1), (2, 1), (3, 3)] {
         let mut random = Random::new(seed);
         let home = |at: u32| Holders::Each((0..replicas).map(|place| (at + place) % 5).collect());
@@ -244,7 +244,7 @@ fn pieces_that_come_to_lie_alike_are_one_where_that_is_asked_for() {
             home: (0..10).map(home).collect(),
             existing: Some(vec![500.0; 10]),
             existing_samples: numbers((0..150).map(|at| at * 66)),
-            // Most of it comes into the fourth partition.
+            // Most new records lie in the fourth partition.
             new_samples: numbers((0..2000).map(|_| 3000 + random.below(1100) as u64)),
             new_records: Some(20_000.0),
             ..TableSpec::default()

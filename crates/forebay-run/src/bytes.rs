@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_the_length_all_bytes_come_over() {
+    fn all_bytes_are_copied_at_any_length() {
         let bytes: Vec<u8> = (0..64).collect();
         for from in 0..bytes.len() {
             for end in from..bytes.len() {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_counted() {
+    fn shared_bytes_are_counted() {
         for (a, b, shared) in [
             ("", "", 0),
             ("a", "b", 0),

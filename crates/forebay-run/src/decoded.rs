@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_lengths_keys_come_whole_with_their_heads_and_payloads() {
+    fn keys_of_any_length_are_decoded_with_heads_and_payloads() {
         let hasher = KeyHasher::new(b"");
         let mut decoded = Decoded::default();
         for prefix_bytes in 0..40 {

@@ -213,7 +213,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(5000))]
 
         #[test]
-        fn a_joined_delta_does_exactly_what_its_parts_do_in_turn(
+        fn a_joined_delta_equals_its_parts_applied_in_turn(
             deltas in prop::collection::vec(number(), 1..8),
             x in number(),
         ) {
@@ -225,7 +225,7 @@ mod tests {
 
         /// Each function has one form, so joining is associative to the bit.
         #[test]
-        fn how_the_parts_are_grouped_does_not_show(
+        fn the_grouping_of_parts_makes_no_difference(
             deltas in prop::collection::vec(number(), 2..8),
             cut in 0usize..8,
         ) {

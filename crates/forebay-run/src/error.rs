@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_seen_is_written_out() {
+    fn invisible_characters_are_escaped() {
         let name = "a\u{202e}b\u{200b}\u{feff}c\u{1b}[1m\n\u{9b}";
         let shown = r"a\u{202e}b\u{200b}\u{feff}c\u{1b}[1m\n\u{9b}";
         assert_eq!(without_controls(name), shown);

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percent_of_absent_keys_passes_whatever_was_expected() {
+    fn one_percent_of_absent_keys_passes_at_any_expected_number() {
         for (expected, records) in [
             (1_000_000, 1_000_000),
             (1_000_000, 990_000),
@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_added_is_found_also_when_read_back(
+        fn added_keys_are_found_also_when_read_back(
             keys in proptest::collection::vec(any::<u64>(), 0..2000),
             expected in 0u64..20_000,
         ) {

@@ -60,8 +60,8 @@ pub struct RunOptions {
     pub hash_prefix: Vec<u8>,
     /// Stored unchanged in the file, for programs that read the run without its manifest.
     pub meta: Vec<u8>,
-    /// Write a filter for about so many records (ideally at least as many as there will be), for
-    /// runs that are looked up together with others. A single run needs none.
+    /// Write a filter for about so many records, ideally at least as many as there will be. Runs
+    /// that are looked up together with others need one; a single run does not.
     pub filter_records: Option<u64>,
     /// Start the write-back to the device while the run grows, if it is to be durable soon.
     pub write_back: bool,

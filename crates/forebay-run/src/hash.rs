@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_the_first_bytes_and_zeros_behind_the_end() {
+    fn a_head_is_the_first_bytes_and_zeros_after_the_end() {
         let key: Vec<u8> = (0..12).map(|byte| 0x81 + 9 * byte).collect();
         for len in 0..=key.len() {
             let mut head = [0; 8];

@@ -1,9 +1,9 @@
 //! The in-memory index of a run: one entry per page (`docs/reference/run-format.md`, section 4).
 //!
-//! Hashed: for each slot the number of pages that begin in earlier slots, and for each page the 32
-//! hash bits below the slot of its first record. The slot bits are a CRC of the key, not random, so
-//! a slot may have no page or millions. Within a slot hashes are uniform, and interpolation finds
-//! the page. Ordered: for each page a separator key, searched by its first eight bytes.
+//! Hashed: for each slot the number of pages that begin in earlier slots; for each page the 32 hash
+//! bits below the slot of its first record. The slot bits are a CRC of the key, not random, so a
+//! slot may have no page or millions. Within a slot hashes are uniform, and interpolation finds the
+//! page. Ordered: for each page a separator key, searched by its first eight bytes.
 
 use std::cmp::Ordering;
 
@@ -72,10 +72,9 @@ impl HashIndex {
     }
 
     /// Returns `start` plus the number of `firsts` from there to `end` that are at most `wanted`.
-    /// The `firsts` rise and are spread evenly over all of u32, so the position is guessed, and a
-    /// step or two lead from the guess to the right one. The steps are branches on purpose. If the
-    /// guess is right, the processor fetches the page before the directory's memory has confirmed
-    /// it.
+    /// The `firsts` rise and are spread evenly over all of u32, so the position is guessed. A step
+    /// or two lead from the guess to the right one. The steps are branches on purpose. If the guess
+    /// is right, the processor fetches the page before the directory's memory has confirmed it.
     #[inline]
     fn count_up_to(&self, start: usize, end: usize, wanted: u32) -> usize {
         let Some(firsts) = self.firsts.get(start..end) else {
@@ -288,7 +287,7 @@ impl KeyIndex {
         low
     }
 
-    /// Returns the approximate share of the page's keys that are below a key, as if they were
+    /// Returns the approximate share of the page's keys that are below a key. It takes them as
     /// spread evenly between the page's separator and the next one's. Returns a half if this is
     /// unknown.
     pub fn share(&self, page: usize, key: &[u8]) -> f32 {

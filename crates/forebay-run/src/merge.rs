@@ -43,8 +43,8 @@ struct Entrant {
 }
 
 /// In an entrant's mark: it has won against another entrant of its key. An entrant lower in the
-/// tree with the winner's key lost to the winner itself, or to an entrant of that key that lost to
-/// it. So the winner's mark covers all of them.
+/// tree with the winner's key lost to the winner itself, or to one of that key that lost to it. So
+/// the winner's mark covers all of them.
 const TIED: usize = 1 << (usize::BITS - 1);
 
 /// An entrant whose cursor is at its end: it loses to all others.

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn invalid_numbers_are_refused() {
         for wrong in ["", " 1", "1.5", "9223372036854775808", "x", "0x10"] {
             assert_eq!(
                 Number::I64.parse(wrong.as_bytes()),

@@ -177,9 +177,8 @@ impl<'a> Page<'a> {
         Ok(offsets.iter().enumerate().map(bounds))
     }
 
-    /// Returns the record between two bounds, if it is a short one and the page has enough bytes
-    /// after its head for the longest short record. [`Page::slot_within`] handles all other
-    /// records.
+    /// Returns the record between two bounds, if it is short and the page has enough bytes after
+    /// its head for the longest short record. [`Page::slot_within`] handles all other records.
     #[inline(always)]
     pub fn short_within(&self, bounds: &std::ops::Range<usize>) -> Option<ShortSlot<'a>> {
         let (&[tag, key_bytes], rest) = self.bytes.get(bounds.start..)?.split_first_chunk()?;

@@ -63,8 +63,8 @@ impl RunScan {
         }
     }
 
-    /// Releases the read pages to the system from time to time, so that a walk over a large mapped
-    /// file does not count as memory of this process. Forward scans only.
+    /// Releases the read pages to the system from time to time. So a walk over a large mapped file
+    /// does not count as memory of this process. Forward scans only.
     pub fn releasing(mut self) -> Self {
         self.releasing = true;
         self

@@ -174,11 +174,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behind_a_prefix_lies_nothing_that_begins_so() {
-        let behind = |prefix: &[u8]| ScanRange::behind_prefix(prefix);
-        assert_eq!(behind(b"ab"), Bound::Excluded(b"ac".to_vec()));
-        assert_eq!(behind(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
-        assert_eq!(behind(b"\xff"), Bound::Unbounded);
-        assert_eq!(behind(b""), Bound::Unbounded);
+    fn no_key_after_a_prefix_begins_with_it() {
+        let after = |prefix: &[u8]| ScanRange::behind_prefix(prefix);
+        assert_eq!(after(b"ab"), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(after(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
+        assert_eq!(after(b"\xff"), Bound::Unbounded);
+        assert_eq!(after(b""), Bound::Unbounded);
     }
 }

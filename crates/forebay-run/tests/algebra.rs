@@ -132,7 +132,7 @@ proptest! {
 
     /// For any grouping of a long history into runs, the result is that of its steps.
     #[test]
-    fn long_histories_come_to_the_same_however_they_are_grouped(
+    fn the_grouping_of_a_long_history_makes_no_difference(
         (kind, ops, base) in kinds().prop_flat_map(|kind| {
             let operations = prop::collection::vec(operation(kind), 1..12);
             (Just(kind), operations, stored(kind))
@@ -167,7 +167,7 @@ proptest! {
 proptest! {
     /// Dropping expired records changes nothing for later readers and writers.
     #[test]
-    fn what_expired_before_all_later_writes_can_go(
+    fn records_that_expired_before_all_later_writes_can_be_dropped(
         (kind, ops) in kinds().prop_flat_map(|kind| {
             (Just(kind), prop::collection::vec((operation(kind), 0u64..4), 1..12))
         }),

@@ -53,7 +53,7 @@ fn every_flipped_byte_is_found() {
                     sim.tamper(Path::new(file), |bytes| bytes[at] ^= flip);
                     let read = read_all(&*disk, &model);
                     let what = format!("{order:?} {compression:?} {file}: byte {at} of {bytes}");
-                    let error = read.err().unwrap_or_else(|| panic!("{what}: unnoticed"));
+                    let error = read.err().unwrap_or_else(|| panic!("{what}: not detected"));
                     let text = error.to_string();
                     assert!(
                         text.contains(RUN) || text.contains(EXT),
@@ -68,7 +68,7 @@ fn every_flipped_byte_is_found() {
 }
 
 #[test]
-fn every_cut_is_found() {
+fn every_truncation_is_found() {
     let (sim, disk) = sim_disk();
     let model = model(Order::Hashed, &some_records());
     let options = options(Order::Hashed, forebay_run::Compression::None);
@@ -126,21 +126,21 @@ fn a_newer_format_is_refused_by_name() {
 }
 
 #[test]
-fn a_mapped_file_cut_while_open_is_an_error_and_no_crash() {
+fn a_mapped_file_truncated_while_open_is_an_error_and_no_crash() {
     // Between two pages, within one whose first records still exist, and within a page of the
-    // system, which has zeros after the truncation from then on.
+    // system. The latter has zeros after the truncation from then on.
     let mut rng = Rng(9);
     for order in ORDERS {
-        cut_while_open(order, 40, 4 << 10, 8 << 10);
-        cut_while_open(order, 2000, 32 << 10, 40 << 10);
+        truncate_while_open(order, 40, 4 << 10, 8 << 10);
+        truncate_while_open(order, 2000, 32 << 10, 40 << 10);
         for _ in 0..40 {
-            cut_while_open(order, 40, 4 << 10, 4096 + rng.below(100_000));
-            cut_while_open(order, 300, 8 << 10, 4096 + rng.below(400_000));
+            truncate_while_open(order, 40, 4 << 10, 4096 + rng.below(100_000));
+            truncate_while_open(order, 300, 8 << 10, 4096 + rng.below(400_000));
         }
     }
 }
 
-fn cut_while_open(order: Order, value_bytes: u64, page_bytes: u32, cut_at: u64) {
+fn truncate_while_open(order: Order, value_bytes: u64, page_bytes: u32, cut_at: u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.run");
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
@@ -189,7 +189,7 @@ fn cut_while_open(order: Order, value_bytes: u64, page_bytes: u32, cut_at: u64) 
 }
 
 #[test]
-fn the_pages_of_a_run_just_written_are_taken_as_they_are_until_the_system_drops_them() {
+fn the_pages_of_a_run_just_written_are_trusted_until_the_system_drops_them() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.run");
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
@@ -220,7 +220,7 @@ fn the_pages_of_a_run_just_written_are_taken_as_they_are_until_the_system_drops_
 }
 
 #[test]
-fn who_writes_on_what_it_reads_compares_pages_that_were_compared_before() {
+fn a_comparing_scan_compares_pages_that_were_compared_before() {
     for (order, value_bytes, page_bytes) in [
         (Order::Hashed, 100, 4 << 10),
         (Order::Ordered, 100, 4 << 10),

@@ -126,7 +126,7 @@ fn merges_agree_with_the_algebra_and_with_first_and_last() {
 }
 
 #[test]
-fn what_is_dropped_is_accounted_for_and_duplicates_can_be_refused() {
+fn dropped_records_are_accounted_for_and_duplicates_can_be_refused() {
     let update = |value: &[u8]| Operation::Update(value).to_owned();
     let place = (0, b"same".to_vec());
     let runs: Runs = vec![

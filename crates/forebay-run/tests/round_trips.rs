@@ -31,7 +31,7 @@ fn check_look_ups(run: &Run, order: Order, model: &Model) {
             .unwrap()
             .expect("a key that was written");
         assert_eq!(&value(found), expected);
-        assert!(run.may_hold_key(*hash, key), "the filter denies a key");
+        assert!(run.may_hold_key(*hash, key), "the filter excludes a key");
         if let Lookup::Found(found) = run.try_get(*hash, key).unwrap() {
             assert_eq!(&value(found), expected);
         }
@@ -183,7 +183,7 @@ fn every_kind_of_run_in_memory_and_mapped() {
 
 /// Keys whose hash64 is the same: 64-bit collisions cannot be found, so the hashes are invented.
 #[test]
-fn colliding_hashes_are_told_apart_by_key_over_page_ends() {
+fn colliding_hashes_are_distinguished_by_key_across_pages() {
     let (_, disk) = sim_disk();
     let path = Path::new("/d/x.run");
     let mut writer =
@@ -271,7 +271,7 @@ fn all_operations_survive() {
 }
 
 #[test]
-fn the_writer_refuses_what_would_break_its_order() {
+fn the_writer_refuses_records_out_of_order() {
     let (_, disk) = sim_disk();
     let options = options(Order::Ordered, Compression::None);
     let mut writer = RunWriter::create(&disk, Path::new("/d/x.run"), options.clone()).unwrap();
@@ -341,7 +341,7 @@ fn keys_as_long_as_they_can_be() {
 }
 
 #[test]
-fn long_keys_show_in_the_footer_and_short_ones_leave_it_as_it_ever_was() {
+fn long_keys_are_noted_in_the_footer_and_short_ones_leave_it_unchanged() {
     let (sim, disk) = sim_disk();
     let footer = |longest: usize, path: &str| {
         let options = options(Order::Ordered, Compression::None).for_keys_of(longest);

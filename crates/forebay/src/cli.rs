@@ -10,10 +10,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::inspect::reading::LOWEST_PRIORITY;
 use crate::commands::inspect::{describe, events, export, get, scan, tables, top};
-use crate::commands::keep::{backup, drop, restore, undrop};
+use crate::commands::keep::{backup, drop, restore};
 use crate::commands::live::{checkpoint, create, load};
 use crate::commands::publish::{compact, diff, pull, push, rollback, swap, verify, versions};
-use crate::commands::{cluster, completions, doctor, man, plan, serve};
+use crate::commands::{cluster, doctor, plan, serve, shell_help};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::global::Global;
@@ -66,12 +66,12 @@ pub enum Command {
     Drop(drop::Drop),
     Events(events::Events),
     Top(top::Top),
-    Undrop(undrop::Undrop),
+    Undrop(drop::Undrop),
     Cluster(cluster::Cluster),
     Plan(plan::Plan),
     Doctor(doctor::Doctor),
-    Completions(completions::Completions),
-    Man(man::Man),
+    Completions(shell_help::Completions),
+    Man(shell_help::Man),
 }
 
 /// Parses a command line. The store may be named once: of two, the parser would take the one after
@@ -143,12 +143,12 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Drop(args) => drop::run(&args, context),
         Command::Events(args) => events::run(&args, context),
         Command::Top(args) => top::run(&args, context),
-        Command::Undrop(args) => undrop::run(&args, context),
+        Command::Undrop(args) => drop::undrop(&args, context),
         Command::Cluster(args) => cluster::run(&args, context),
         Command::Doctor(_) => doctor::run(context),
         Command::Plan(args) => plan::run(args, context),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
-        Command::Man(_) => man::run(Cli::command()),
+        Command::Completions(args) => shell_help::completions(&args, Cli::command()),
+        Command::Man(_) => shell_help::man(Cli::command()),
     }
 }
 

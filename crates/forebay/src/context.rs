@@ -23,7 +23,7 @@ use crate::global::Global;
 use crate::memory;
 use crate::nodes::login::{LoginArgs, NodeLogin, given};
 use crate::nodes::node_pages::NodePages;
-use crate::printing::output::Output;
+use crate::printing::Output;
 use crate::progress;
 use crate::target::Target;
 

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn results_come_back_as_json_and_errors_in_the_words_of_the_command_line() {
+    fn results_are_json_and_errors_have_the_text_of_the_command_line() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("s");
         let create = format!("create t --durability os --store {}", store.display());

@@ -8,7 +8,7 @@ use forebay_objects::OpenError;
 use serde_json::json;
 
 use crate::error_kind::{ErrorKind, WrongLine, words};
-use crate::printing::output::Output;
+use crate::printing::Output;
 
 /// How a command that did not fail has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

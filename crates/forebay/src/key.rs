@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hex_is_read_with_and_without_what_people_write_around_it() {
+    fn hex_is_read_with_and_without_a_prefix_and_dashes() {
         let hex = KeyForm { hex: true };
         for text in ["00ff2f", "0x00FF2f", "00-ff2f"] {
             assert_eq!(hex.parse(text).unwrap(), b"\x00\xff/", "{text}");

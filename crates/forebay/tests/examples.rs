@@ -23,7 +23,7 @@ fn tables_are_read() {
 }
 
 #[test]
-fn reads_go_on_while_versions_are_pushed() {
+fn reads_continue_while_versions_are_pushed() {
     let dir = tempfile::tempdir().unwrap();
     push_and_serve_reads::run(&dir.path().join("store")).unwrap();
 }

@@ -26,7 +26,7 @@ fn keys(records: forebay::Records) -> Vec<String> {
 }
 
 #[test]
-fn a_store_is_opened_or_made() {
+fn a_store_is_opened_or_created() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let (missing, text) = kind(forebay::open(&path));
@@ -94,7 +94,7 @@ fn versions_are_pushed_read_swapped_and_rolled_back() {
 }
 
 #[test]
-fn rows_come_as_typed_columns_and_ranges_as_iterators() {
+fn rows_have_typed_columns_and_ranges_are_iterators() {
     let (dir, store) = empty();
     let file = dir.path().join("prices.csv");
     std::fs::write(
@@ -221,14 +221,14 @@ fn options_of_a_push_are_those_of_the_command_line() {
     assert!(left > Duration::from_secs(3000) && left <= Duration::from_secs(3600));
 }
 
-fn lasting() -> LiveOptions {
+fn ordered_options() -> LiveOptions {
     LiveOptions::ordered().durability(Durability::Os)
 }
 
 #[test]
-fn live_tables_take_writes_and_show_moments() {
+fn live_tables_accept_writes_and_show_snapshots() {
     let (_dir, store) = empty();
-    let users = store.create_live("users", lasting()).unwrap();
+    let users = store.create_live("users", ordered_options()).unwrap();
     users.put("a", "Ada").unwrap();
     users.insert("a", "Abe").unwrap();
     users.insert("b", b"Bob").unwrap();
@@ -262,7 +262,7 @@ fn live_tables_take_writes_and_show_moments() {
 fn numbers_of_live_tables_are_numbers() {
     let (_dir, store) = empty();
     let clicks = store
-        .create_live("clicks", lasting().delta(DeltaKind::AddI64))
+        .create_live("clicks", ordered_options().delta(DeltaKind::AddI64))
         .unwrap();
     clicks.delta("p", 2).unwrap();
     clicks.delta("p", 40i64).unwrap();
@@ -283,7 +283,7 @@ fn numbers_of_live_tables_are_numbers() {
     );
 
     let sums = store
-        .create_live("sums", lasting().delta(DeltaKind::AddF64))
+        .create_live("sums", ordered_options().delta(DeltaKind::AddF64))
         .unwrap();
     sums.delta("s", 0.5).unwrap();
     sums.delta("s", 1).unwrap();
@@ -299,7 +299,7 @@ fn numbers_of_live_tables_are_numbers() {
     assert_eq!(clicks.get("p").unwrap().unwrap().as_i64(), Some(50));
 
     let lines = store
-        .create_live("lines", lasting().delta(DeltaKind::Append))
+        .create_live("lines", ordered_options().delta(DeltaKind::Append))
         .unwrap();
     lines.delta("l", "one ").unwrap();
     lines.delta("l", "two").unwrap();
@@ -310,7 +310,7 @@ fn numbers_of_live_tables_are_numbers() {
 fn rows_and_lists_are_written_by_their_types() {
     let (_dir, store) = empty();
     let columns = ["name:text", "age:int8", "ratio:float64", "at:timestamp(ms)"];
-    let people = lasting().columns(columns).unwrap();
+    let people = ordered_options().columns(columns).unwrap();
     let people = store.create_live("people", people).unwrap();
     people
         .put(
@@ -349,17 +349,20 @@ fn rows_and_lists_are_written_by_their_types() {
     assert!(people.put("2", "bytes").is_err());
 
     let lists = store
-        .create_live("lists", lasting().items("text").unwrap())
+        .create_live("lists", ordered_options().items("text").unwrap())
         .unwrap();
     lists.put("l", &["a".into(), Datum::Null]).unwrap();
     let value = lists.get("l").unwrap().unwrap().into_owned();
     let items: Vec<Option<&str>> = value.as_list().unwrap().items().unwrap();
     assert_eq!(items, [Some("a"), None]);
-    assert_eq!(kind(lasting().columns(["name:texte"])).0, ErrorKind::Usage);
+    assert_eq!(
+        kind(ordered_options().columns(["name:texte"])).0,
+        ErrorKind::Usage
+    );
 }
 
 #[test]
-fn batches_are_atomic_in_a_partition_and_transactions_decide_by_what_is_there() {
+fn batches_are_atomic_in_a_partition_and_transactions_depend_on_current_values() {
     let (_dir, store) = empty();
     let options = LiveOptions::ordered()
         .boundaries(["m"])
@@ -402,10 +405,10 @@ fn batches_are_atomic_in_a_partition_and_transactions_decide_by_what_is_there() 
 }
 
 #[test]
-fn keys_expire_where_the_table_lets_them() {
+fn keys_expire_if_the_table_allows_it() {
     let (_dir, store) = empty();
     let hour = Duration::from_secs(3600);
-    let sessions = store.create_live("sessions", lasting()).unwrap();
+    let sessions = store.create_live("sessions", ordered_options()).unwrap();
     sessions.put("a", "Ada").unwrap();
     sessions.put_for("b", "Bob", hour).unwrap();
     sessions.put_for("c", "Cyd", Duration::MAX).unwrap();
@@ -418,10 +421,12 @@ fn keys_expire_where_the_table_lets_them() {
         ErrorKind::Usage
     );
     let counts = store
-        .create_live("counts", lasting().delta(DeltaKind::AddI64))
+        .create_live("counts", ordered_options().delta(DeltaKind::AddI64))
         .unwrap();
     assert_eq!(kind(counts.put_for("n", 1, hour)).0, ErrorKind::Usage);
-    let limits = lasting().delta(DeltaKind::AddI64).expiry(Expiry::PerRecord);
+    let limits = ordered_options()
+        .delta(DeltaKind::AddI64)
+        .expiry(Expiry::PerRecord);
     let limits = store.create_live("limits", limits).unwrap();
     limits
         .batch()
@@ -432,7 +437,9 @@ fn keys_expire_where_the_table_lets_them() {
         .commit_each()
         .unwrap();
     assert!(matches!(limits.lifetime("n").unwrap(), Lifetime::For(_)));
-    let all = store.create_live("all", lasting().ttl(hour)).unwrap();
+    let all = store
+        .create_live("all", ordered_options().ttl(hour))
+        .unwrap();
     all.put("k", "v").unwrap();
     assert!(matches!(all.lifetime("k").unwrap(), Lifetime::For(_)));
 }
@@ -440,18 +447,18 @@ fn keys_expire_where_the_table_lets_them() {
 #[test]
 fn a_live_table_is_shared_in_a_program_and_closed_with_its_last_handle() {
     let (dir, store) = empty();
-    let first = store.live_or_create("t", lasting()).unwrap();
+    let first = store.live_or_create("t", ordered_options()).unwrap();
     let again = store.clone().live("t").unwrap();
     first.put("k", "v").unwrap();
     assert!(again.contains_key("k").unwrap());
-    store.live_or_create("t", lasting()).unwrap();
-    let (other, text) = kind(store.live_or_create("t", lasting().delta(DeltaKind::AddI64)));
+    store.live_or_create("t", ordered_options()).unwrap();
+    let (other, text) = kind(store.live_or_create("t", ordered_options().delta(DeltaKind::AddI64)));
     assert_eq!(other, ErrorKind::Usage);
     assert!(
         text.contains("no deltas") && text.contains("deltas AddI64"),
         "{text}"
     );
-    let (there, text) = kind(store.create_live("t", lasting()));
+    let (there, text) = kind(store.create_live("t", ordered_options()));
     assert!(
         there == ErrorKind::Usage && text.contains("exists already"),
         "{text}"
@@ -459,7 +466,7 @@ fn a_live_table_is_shared_in_a_program_and_closed_with_its_last_handle() {
 
     let elsewhere = forebay::open(dir.path().join("store")).unwrap();
     assert_eq!(kind(elsewhere.live("t")).0, ErrorKind::InUse);
-    // Another process may have it copied all the same.
+    // Another process may still copy the table.
     let copied = elsewhere.checkpoint("t", dir.path().join("copy")).unwrap();
     assert_eq!(copied.records, 1);
     assert_eq!(store.live_tables().unwrap(), ["t"]);

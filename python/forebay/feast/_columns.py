@@ -1,7 +1,7 @@
 """Features as columns: what Feast's values become in a version, and back.
 
 Scalars and lists of text, bytes, numbers, booleans and timestamps (in seconds, as Feast has them)
-are columns of these types, JSON, UUIDs and decimals are text. All others (maps, structs, sets, ...)
+are columns of these types. JSON, UUIDs and decimals are text. All others (maps, structs, sets, ...)
 are Feast's own message, serialised.
 """
 

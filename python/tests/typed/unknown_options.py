@@ -1,6 +1,6 @@
-"""Calls that pyright and mypy have to refuse, in every form in which options are given.
+"""Calls that pyright and mypy must refuse, in every form in which options are given.
 
-Nobody runs this. `make lint` checks it, and fails where a line marked as wrong is found right.
+This file never runs. `make lint` checks it, and fails if a checker accepts a line marked as wrong.
 """
 
 import pandas  # pyright: ignore[reportMissingTypeStubs]
@@ -17,7 +17,7 @@ store = forebay.open("store")
 table = store["t"]
 words = {"kee": "{id}"}
 
-# Right.
+# Correct calls.
 pushed: PushResult = forebay.push(rows, "t", key="{id}")
 tried: DryRun = forebay.push(rows, "t", key="{id}", dry_run="all")
 again: PushResult = table.push({"id": [1]})

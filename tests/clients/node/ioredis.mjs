@@ -1,9 +1,9 @@
-// ioredis, as reading.mjs says. Replicas: scaleReads "slave", one by chance. An MGET is sent as it is.
+// ioredis as a client of reading.mjs. Replicas: scaleReads "slave", a random one. ioredis sends an MGET unsplit.
 import Redis from "ioredis";
 import { nodes, read, replicas, versionOf } from "./reading.mjs";
 
 const client = new Redis.Cluster(nodes, { scaleReads: replicas ? "slave" : "master" });
-// Every refused connection is an event; what a command meets is told by the command.
+// Every refused connection is an event. The commands report their own errors.
 client.on("error", () => {});
 
 await read(

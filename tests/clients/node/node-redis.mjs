@@ -1,5 +1,5 @@
-// node-redis, as reading.mjs says. Replicas: useReplicas, the primary and its replicas by turns. An MGET is sent as it
-// is up to version 5, and split by slots from 6 on.
+// node-redis as a client of reading.mjs. Replicas: useReplicas, the primary and its replicas in turn. Up to version 5
+// node-redis sends an MGET unsplit. From version 6 on it splits the MGET by slots.
 import { createCluster } from "redis";
 import { nodes, read, replicas, versionOf } from "./reading.mjs";
 
@@ -7,7 +7,7 @@ const client = createCluster({
   rootNodes: nodes.map(({ host, port }) => ({ url: `redis://${host}:${port}` })),
   useReplicas: replicas,
 });
-// Without a listener an error ends the process; what a command meets is told by the command.
+// Without a listener, an error ends the process. The commands report their own errors.
 client.on("error", () => {});
 await client.connect();
 

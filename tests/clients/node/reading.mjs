@@ -1,11 +1,11 @@
-// What the clients in JavaScript read, and what they note: ../python/reading.py, in other words.
+// The reads of the JavaScript clients, and their results. See ../python/reading.py.
 import { readFileSync } from "node:fs";
 
 const TABLES = ["people", "prices"];
 const PAUSE_MS = 10;
 const STRIDE = 7919;
 const SPELL_MS = 2000;
-// Reads at once, as programs in JavaScript have them: what one read learns of the cluster helps the others.
+// Concurrent reads, as in JavaScript programs. They share the client's knowledge of the cluster.
 const LANES = 4;
 
 export const versionOf = (name) =>
@@ -18,7 +18,7 @@ export const nodes = addresses.split(",").map((address) => {
   return { host, port: Number(port) };
 });
 
-// GETs of both tables, an MGET of one slot, and one over slots, by turns.
+// In turn: a GET of each table, an MGET of one slot, and an MGET over slots.
 function keysOf(count) {
   const group = (count * STRIDE) % groups;
   const kind = count % 4;
@@ -27,7 +27,7 @@ function keysOf(count) {
   return [0, 1, 2, 3, 4, 5, 6, 7].map((i) => `${TABLES[i % 2]}:{${(group + i) % groups}}:${i % 4}`);
 }
 
-// What is wrong with an answer, if anything is; otherwise the version that it shows of each table.
+// The error in an answer, or the version of each table in it.
 function check(keys, values, splits) {
   if (values.length !== keys.length) return { wrong: `${values.length} values for ${keys}` };
   const seen = {};
@@ -41,15 +41,15 @@ function check(keys, values, splits) {
     mixed ||= (seen[table] ??= Number(version)) !== Number(version);
   }
   if (!mixed) return { seen };
-  // The client's own doing: its parts are commands of their own.
+  // The client splits the MGET, so its parts are separate commands.
   const isSplit = splits && new Set(keys.map((key) => key.split(":")[1])).size > 1;
   return isSplit ? { parts: 1 } : { wrong: `two versions: ${values}` };
 }
 
-// Reads by get(key) and mget(keys) until standard input ends. `splits`: the client sends an MGET over slots as several
-// commands.
+// Reads by get(key) and mget(keys) until standard input ends. With `splits`, the client sends an MGET over slots as
+// several commands.
 export async function read(client, version, splits, get, mget) {
-  const told = { client, version, variant, reads: 0, wrong: 0, parts: 0, spells: [] };
+  const results = { client, version, variant, reads: 0, wrong: 0, parts: 0, spells: [] };
   let longest = 0;
   let over = false;
   const last = {};
@@ -58,29 +58,29 @@ export async function read(client, version, splits, get, mget) {
   const failed = (kind, text) => {
     const now = Date.now() / 1000;
     const recent = (one) => one.kind === kind && now - one.until < SPELL_MS / 1000;
-    const spell = told.spells.findLast(recent);
+    const spell = results.spells.findLast(recent);
     if (spell) {
       spell.count += 1;
       spell.until = now;
     } else {
-      told.spells.push({ kind, count: 1, since: now, until: now, text: text.slice(0, 300) });
+      results.spells.push({ kind, count: 1, since: now, until: now, text: text.slice(0, 300) });
     }
   };
 
   const answered = (keys, values) => {
-    told.reads += 1;
+    results.reads += 1;
     const { wrong, parts, seen } = check(keys, values, splits);
     if (wrong) {
-      told.wrong += 1;
+      results.wrong += 1;
       failed("wrong answer", wrong);
     } else {
-      told.parts += parts ?? 0;
+      results.parts += parts ?? 0;
       Object.assign(last, seen);
     }
   };
 
   let count = 0;
-  // The pauses are those of a lane, between two of its own answers.
+  // A pause is the time between two answers of one lane.
   const lane = async () => {
     let answeredAt;
     while (!over) {
@@ -89,7 +89,7 @@ export async function read(client, version, splits, get, mget) {
       try {
         const values = keys.length === 1 ? [await get(keys[0])] : await mget(keys);
         const now = performance.now();
-        if (told.reads === 0) console.log("reading");
+        if (results.reads === 0) console.log("reading");
         if (answeredAt !== undefined) longest = Math.max(longest, now - answeredAt);
         answeredAt = now;
         answered(keys, values);
@@ -100,6 +100,6 @@ export async function read(client, version, splits, get, mget) {
     }
   };
   await Promise.all(Array.from({ length: LANES }, lane));
-  console.log(JSON.stringify({ ...told, longest_pause_ms: Math.round(longest), last }));
+  console.log(JSON.stringify({ ...results, longest_pause_ms: Math.round(longest), last }));
   process.exit(0);
 }

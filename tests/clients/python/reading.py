@@ -1,12 +1,12 @@
-"""What the clients in Python read, and what they note. The other languages have the same.
+"""The reads of the Python clients, and their results. The clients in other languages do the same.
 
     CLIENT VARIANT ADDRESSES GROUPS VERSIONS
 
-reads from a cluster until standard input ends. VARIANT is primary or replicas, ADDRESSES are those
-of all nodes, with commas between them. Two tables, people and prices, have keys {g}:0 to {g}:3 for
-each g below GROUPS. The value of a key is the key with its table, and the version it is of: at most
-VERSIONS. The first line of output is `reading`, when a read was answered; the last one is a
-JSON object that says what happened.
+reads from a cluster until standard input ends. VARIANT is primary or replicas. ADDRESSES are those
+of all nodes, separated by commas. Two tables, people and prices, have keys {g}:0 to {g}:3 for each
+g below GROUPS. The value of a key is the key with its table, and its version, which is at most
+VERSIONS. The first line of output is `reading`, after the first answered read. The last line is a
+JSON object with the results.
 """
 
 import json
@@ -16,14 +16,14 @@ import time
 
 TABLES = ("people", "prices")
 PAUSE_S = 0.01
-# A stride that has no factor in common with the number of groups goes round all of them.
+# A stride without a common factor with the number of groups reaches all groups.
 STRIDE = 7919
-# Failures of a kind are one spell as long as no more time than this lies between them.
+# Failures of one kind belong to one spell if at most this time lies between them.
 SPELL_S = 2
 
 
 class Reading:
-    """The reads of one client. `splits`: it sends an MGET over slots as several commands."""
+    """The reads of one client. With `splits`, it sends an MGET over slots as several commands."""
 
     def __init__(self, client, version, splits):
         self.variant, addresses = sys.argv[1:3]
@@ -43,7 +43,7 @@ class Reading:
         self.over.set()
 
     def next_keys(self):
-        """GETs of both tables, an MGET of one slot, and one over slots, by turns."""
+        """In turn: a GET of each table, an MGET of one slot, and an MGET over slots."""
         self.count += 1
         group = self.count * STRIDE % self.groups
         kind = self.count % 4
@@ -73,7 +73,7 @@ class Reading:
         if any(len(versions) > 1 for versions in seen.values()):
             if not (self.splits and len({key.split(":")[1] for key in keys}) > 1):
                 return self._is_wrong(f"{keys}: {values}")
-            # The client's own doing: its parts are commands of their own.
+            # The client splits the MGET, so its parts are separate commands.
             self.parts += 1
         else:
             self.last.update({table: versions.pop() for table, versions in seen.items()})
@@ -93,7 +93,7 @@ class Reading:
         self.spells.append(spell)
 
     def end(self):
-        says = {
+        results = {
             "client": self.client,
             "version": self.version,
             "variant": self.variant,
@@ -104,11 +104,11 @@ class Reading:
             "longest_pause_ms": round(self.longest * 1000),
             "last": self.last,
         }
-        print(json.dumps(says), flush=True)
+        print(json.dumps(results), flush=True)
 
 
 def read(reading, get, mget):
-    """The loop of a client that blocks."""
+    """The loop of a blocking client."""
     while not reading.over.wait(PAUSE_S):
         keys = reading.next_keys()
         try:

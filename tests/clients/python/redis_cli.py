@@ -1,18 +1,18 @@
-"""`redis-cli -c`, as reading.py says: a process a command, at each node by turns.
+"""`redis-cli -c` as a client of reading.py: one process per command, at each node in turn.
 
-It follows redirects and does nothing else: it tries nothing again, and asks no other node.
+It follows redirects, but never retries, and never asks another node.
 """
 
 import subprocess
 
 from reading import Reading, read
 
-# What it prints in front of the answer when it was led on.
-LED_ON = "-> Redirected to slot"
+# redis-cli prints this before the answer when it follows a redirect.
+REDIRECTED = "-> Redirected to slot"
 
 
 class Failed(Exception):
-    """The command did not give an answer."""
+    """The command gave no answer."""
 
 
 def run():
@@ -26,7 +26,7 @@ def run():
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
             raise Failed(" ".join((done.stderr + done.stdout).split()))
-        return [line for line in done.stdout.splitlines() if not line.startswith(LED_ON)]
+        return [line for line in done.stdout.splitlines() if not line.startswith(REDIRECTED)]
 
     read(reading, lambda key: ask("GET", key)[0], lambda keys: ask("MGET", *keys))
 

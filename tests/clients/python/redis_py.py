@@ -1,4 +1,4 @@
-"""redis-py, as reading.py says. Replicas: round robin over the primary and the replicas."""
+"""redis-py as a client of reading.py. Replicas: round robin over the primary and the replicas."""
 
 import redis
 from reading import Reading, read
@@ -14,7 +14,7 @@ def run():
     )
 
     def mget(keys):
-        # MGET itself is for keys of one slot.
+        # redis-py's mget takes only keys of one slot.
         one_slot = len({key.split(":")[1] for key in keys}) == 1
         return client.mget(keys) if one_slot else client.mget_nonatomic(keys)
 

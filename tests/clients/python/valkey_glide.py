@@ -1,4 +1,4 @@
-"""valkey-glide, as reading.py says. Replicas: by turns, and the primary when there is none."""
+"""valkey-glide as a client of reading.py. Replicas: in turn, and the primary if there is none."""
 
 import asyncio
 from importlib.metadata import version

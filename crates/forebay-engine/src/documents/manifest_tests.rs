@@ -82,7 +82,7 @@ fn round_trip(manifest: &Manifest) -> Result<Manifest, DocumentError> {
 }
 
 #[test]
-fn manifests_come_back_as_they_were() {
+fn manifests_are_read_as_they_were_written() {
     for manifest in [hashed(), ordered()] {
         assert_eq!(round_trip(&manifest), Ok(manifest));
     }
@@ -94,7 +94,7 @@ fn manifests_come_back_as_they_were() {
 }
 
 #[test]
-fn whatever_does_not_add_up_is_refused() {
+fn inconsistent_manifests_are_refused() {
     type Change = fn(&mut Manifest);
     let cases: Vec<(&str, Change)> = vec![
         ("rows", |m| m.totals.rows += 1),
@@ -169,7 +169,7 @@ fn unknown_formats_fields_and_paths_are_refused() {
 }
 
 #[test]
-fn several_runs_say_between_which_numbers_the_rows_are() {
+fn several_runs_bound_the_number_of_rows() {
     assert_eq!(hashed().rows_between(), (30, 30));
     assert!(hashed().is_merged() && hashed().content().is_some());
     let mut newer = run("c", 5);
@@ -197,7 +197,7 @@ fn several_runs_say_between_which_numbers_the_rows_are() {
 }
 
 #[test]
-fn what_a_table_declares_comes_back() {
+fn declarations_of_a_table_are_read_back() {
     let mut declared = hashed();
     declared.delta = Some(DeltaKind::AddI64Saturating);
     declared.onto = Some(6);
@@ -262,7 +262,7 @@ fn figures_are_read_as_they_were_written() {
 }
 
 #[test]
-fn format_2_is_read_as_one_that_counts_nothing_but_nulls() {
+fn format_2_is_read_as_counting_only_nulls() {
     let mut manifest = hashed();
     manifest.stats[0].values = None;
     let mut old = serde_json::to_value(&manifest).expect("json");
@@ -274,7 +274,7 @@ fn format_2_is_read_as_one_that_counts_nothing_but_nulls() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn any_flipped_bit_is_noticed(at in any::<prop::sample::Index>(), bit in 0..8u32) {
+    fn any_flipped_bit_is_detected(at in any::<prop::sample::Index>(), bit in 0..8u32) {
         let mut bytes = ordered().to_bytes().expect("sealed").0;
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
@@ -284,7 +284,7 @@ proptest! {
     /// Changes one value of the JSON, with a valid checksum. The manifest may be refused; if it is
     /// accepted, it must be consistent.
     #[test]
-    fn whatever_is_accepted_has_passed_the_checks(
+    fn accepted_manifests_have_passed_the_checks(
         pick in any::<prop::sample::Index>(), number in any::<u64>(), kind in 0..5,
     ) {
         let mut tree = serde_json::to_value(ordered()).expect("json");

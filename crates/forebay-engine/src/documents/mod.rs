@@ -2,7 +2,6 @@
 
 pub(crate) mod column_profile;
 pub(crate) mod holder;
-pub(crate) mod holding;
 pub(crate) mod layout;
 pub(crate) mod manifest;
 pub(crate) mod pins;

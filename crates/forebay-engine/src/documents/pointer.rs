@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_to_what_served_before_can_be_undone() {
+    fn a_swap_to_the_previous_version_can_be_undone() {
         let at = pointer(Some(3), &[1, 2]).swapped(1);
         assert_eq!(at, pointer(Some(1), &[2, 3]));
         assert_eq!(at.swapped(1), at, "a swap to what serves changes nothing");

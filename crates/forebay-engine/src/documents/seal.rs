@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_noticed() {
+    fn every_flipped_bit_and_every_truncation_is_detected() {
         let bytes = sealed(1, "abc def");
         for at in 0..bytes.len() {
             for bit in 0..8 {
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_sealed_is_read_back(text in ".*") {
+        fn sealed_text_is_read_back(text in ".*") {
             let (note, _) = unseal::<Note>(&sealed(1, &text), "format", 1).expect("read back");
             prop_assert_eq!(note.text, text);
         }

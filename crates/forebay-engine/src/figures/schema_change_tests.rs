@@ -74,7 +74,7 @@ fn of_types(before: Kind, after: Kind) -> Vec<(Altered, String)> {
 }
 
 #[test]
-fn fields_items_and_entries_are_told_by_their_paths() {
+fn fields_items_and_entries_are_named_by_their_paths() {
     let before = rows(vec![
         column(
             "price",
@@ -205,7 +205,7 @@ fn a_type_is_wider_only_where_readers_notice_nothing() {
 }
 
 #[test]
-fn what_a_value_is_the_key_and_the_order_are_told() {
+fn changes_of_values_key_and_order_are_reported() {
     let bytes = |column: &str| ValueKind::Bytes {
         column: column.to_owned(),
     };

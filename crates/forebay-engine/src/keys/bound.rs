@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_key_comes_back(key in proptest::collection::vec(any::<u8>(), 0..20)) {
+        fn any_key_is_read_back(key in proptest::collection::vec(any::<u8>(), 0..20)) {
             let bound = Bound::Key(key);
             let text = serde_json::to_string(&bound).expect("written");
             prop_assert_eq!(serde_json::from_str::<Bound>(&text).expect("read"), bound);

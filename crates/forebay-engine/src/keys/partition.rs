@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_may_leave_places_out_but_not_share_one() {
+    fn partitions_may_leave_places_out_but_not_overlap() {
         let (low, high) = (range(7, 0, Some(100)), range(3, 100, None));
         assert_eq!(checked(&[low.clone(), high.clone()]), (true, true));
         assert_eq!(checked(std::slice::from_ref(&low)), (true, false));

@@ -71,7 +71,7 @@ mod tests {
     use crate::keys::bound::Bound;
 
     #[test]
-    fn about_all_reads_count_also_where_partitions_are_read_in_turn() {
+    fn nearly_all_reads_count_when_partitions_are_read_in_turn() {
         let parts: Vec<PartReads> = (0..16).map(|_| PartReads::default()).collect();
         for read in 0..1_600_000 {
             parts[read % 16].count(10);

@@ -83,7 +83,7 @@ pub use crate::live::maintenance::size::PartitionSize;
 pub use crate::live::maintenance::stats::LiveStats;
 pub use crate::live::partition::budget::Budget;
 pub use crate::live::partition::entry::EntryWrite;
-pub use crate::live::partition::routing::KeyRouting;
+pub use crate::live::partition::parts::KeyRouting;
 pub use crate::live::partition::scan::LiveScan;
 pub use crate::live::reading::many::KeySnapshot;
 pub use crate::live::reading::snapshot::{LiveLookup, Snapshot};
@@ -180,7 +180,8 @@ impl LiveTable {
 
     /// Returns the current routing of keys to partitions.
     pub fn routing(&self) -> KeyRouting<'_> {
-        KeyRouting::of(self.shared())
+        let shared = self.shared();
+        KeyRouting::of(&shared.parts, &shared.shape)
     }
 
     /// Like [`LiveTable::partition_of`]. If the table does not hold the partition, returns the

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_directories_are_read_back_and_others_passed_over() {
+    fn names_of_directories_are_read_back_and_others_skipped() {
         let kept = DroppedTable {
             table: TableName::new("shop.stats").expect("a name"),
             dropped_unix_ms: 7,

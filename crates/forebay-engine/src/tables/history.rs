@@ -197,7 +197,7 @@ mod tests {
     use forebay_io::sim::{HandClock, SeededRandom, SimDisk};
 
     use super::*;
-    use crate::actor::Actor;
+    use crate::tables::store::Actor;
 
     fn store(disk: &SimDisk) -> (Store, Arc<HandClock>) {
         let clock = Arc::new(HandClock::at(1_000_000));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_read_as_they_were_written_and_old_ones_go() {
+    fn entries_are_read_as_they_were_written_and_old_ones_are_removed() {
         let (store, clock) = store(&SimDisk::new());
         let table = TableName::new("people").unwrap();
         assert_eq!(store.history_names(0).unwrap().len(), 0);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_program_did_is_read_and_a_problem_is_cut() {
+    fn entries_of_a_later_program_are_read_and_a_long_problem_is_truncated() {
         let (store, _) = store(&SimDisk::new());
         let table = TableName::new("people").unwrap();
         let note = HistoryNote {

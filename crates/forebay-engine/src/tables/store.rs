@@ -1,14 +1,14 @@
 //! A store: one directory of tables.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom, replace_file};
+use parking_lot::Mutex;
 
-use crate::actor::Actor;
 use crate::documents::holder::wait_lock;
-use crate::documents::holding::Holding;
 use crate::documents::layout::{store_file, tables_dir};
 use crate::documents::manifest::Manifest;
 use crate::documents::pins::Pins;
@@ -31,6 +31,26 @@ pub(crate) const CREATION_LOCK: &str = "creation.lock";
 pub fn open(dir: &Path) -> Result<Store, StoreError> {
     let disk = Arc::new(OsDisk::default());
     Store::open_or_create(disk, Arc::new(SystemClock), Arc::new(SystemRandom), dir)
+}
+
+/// A source of the partitions that a store holds of a version, if these are not all of them. A
+/// store has the manifests of all versions, so it knows bounds and order of each. It needs files of
+/// the held partitions only.
+///
+/// The answer may change at any time. Open versions stay open, and
+/// [`Serving::rehold`](crate::Serving::rehold) reopens the serving versions.
+pub trait Holding: fmt::Debug + Send + Sync {
+    fn held(&self, manifest: &Manifest) -> OpenPartitions;
+}
+
+/// The person or program that acts on a store, as the history records it.
+#[derive(Debug, Clone, Default)]
+pub struct Actor {
+    pub user: String,
+    /// The machine, or the address that a request came from.
+    pub host: String,
+    /// The reason that a history entry could not be written, for a caller that prints warnings.
+    pub problem: Arc<Mutex<Option<String>>>,
 }
 
 /// A store on a disk. Clones are handles to the same store. Several processes may use one store at

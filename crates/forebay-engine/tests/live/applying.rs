@@ -95,6 +95,6 @@ fn apply_among_others(seed: u64) {
 }
 
 #[test]
-fn what_is_flushed_while_entries_are_applied_is_in_runs_once() {
+fn entries_flushed_while_others_are_applied_are_in_runs_once() {
     for_seeds(8, apply_among_others);
 }

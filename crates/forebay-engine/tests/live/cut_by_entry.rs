@@ -23,7 +23,7 @@ const LEFT: PartitionId = PartitionId(0);
 const RIGHT: PartitionId = PartitionId(77);
 const LAST: PartitionId = PartitionId(78);
 /// The entry that splits the partition; those before it add to one of ten keys each.
-const CUT: u64 = 21;
+const SPLIT: u64 = 21;
 
 fn entry(index: u64, proposals: u32) -> DecidedEntry {
     DecidedEntry {
@@ -56,7 +56,7 @@ fn draft(order: Order) -> LiveDraft {
     draft.replicated(Replication::Leader)
 }
 
-fn cut_at(order: Order) -> SplitChild {
+fn right_child(order: Order) -> SplitChild {
     SplitChild {
         from: match order {
             Order::Hashed => Bound::Slot(8000),
@@ -98,17 +98,17 @@ fn apply_before(table: &LiveTable, last: u64) -> Result<(), LiveError> {
 }
 
 /// Applies all entries up to the split, and the split.
-fn apply_cut(table: &LiveTable, order: Order) -> Result<(), LiveError> {
-    apply_split(table, &[cut_at(order)])
+fn apply_one_split(table: &LiveTable, order: Order) -> Result<(), LiveError> {
+    apply_split(table, &[right_child(order)])
 }
 
 fn apply_split(table: &LiveTable, children: &[SplitChild]) -> Result<(), LiveError> {
-    if table.applied(LEFT)?.index >= CUT {
+    if table.applied(LEFT)?.index >= SPLIT {
         return Ok(());
     }
-    apply_before(table, CUT - 1)?;
-    let is_cut = table.split_by(LEFT, &entry(CUT, 0), children)?;
-    assert!(is_cut);
+    apply_before(table, SPLIT - 1)?;
+    let is_split = table.split_by(LEFT, &entry(SPLIT, 0), children)?;
+    assert!(is_split);
     Ok(())
 }
 
@@ -126,18 +126,18 @@ fn base(order: Order) -> SimDisk {
 }
 
 /// Applies one more entry to each child, to a key that it has.
-fn go_on(table: &LiveTable) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn append_to_each(table: &LiveTable) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut wanted: BTreeMap<Vec<u8>, Vec<u8>> = (0..10)
         .map(|number| (key(number), b"xx".to_vec()))
         .collect();
-    for (half, index) in [(LEFT, CUT + 1), (RIGHT, 2), (LAST, 2)] {
-        assert_eq!(table.applied(half).unwrap().position(), (index - 1, 0));
-        let of_half = wanted
+    for (child, index) in [(LEFT, SPLIT + 1), (RIGHT, 2), (LAST, 2)] {
+        assert_eq!(table.applied(child).unwrap().position(), (index - 1, 0));
+        let of_child = wanted
             .keys()
-            .find(|key| table.partition_of(key) == Some(half));
-        let of_half = of_half.unwrap().clone();
-        append(table, half, index, &of_half).unwrap();
-        wanted.insert(of_half, b"xxx".to_vec());
+            .find(|key| table.partition_of(key) == Some(child));
+        let of_child = of_child.unwrap().clone();
+        append(table, child, index, &of_child).unwrap();
+        wanted.insert(of_child, b"xxx".to_vec());
     }
     wanted
 }
@@ -171,8 +171,8 @@ fn a_split_that_was_prepared_finds_all_in_runs_and_no_merge() {
     let stats = table.stats();
     assert_eq!((stats.memory_records, stats.merges), (0, 0));
     assert!(!table.step().unwrap(), "no merge begins now");
-    let cut = cut_at(Order::Ordered);
-    assert!(table.split_by(LEFT, &entry(last + 2, 0), &[cut]).unwrap());
+    let split = right_child(Order::Ordered);
+    assert!(table.split_by(LEFT, &entry(last + 2, 0), &[split]).unwrap());
     clock.advance(Duration::from_secs(2));
     assert!(table.step().unwrap(), "a second later it does");
 }
@@ -180,31 +180,31 @@ fn a_split_that_was_prepared_finds_all_in_runs_and_no_merge() {
 #[test]
 fn an_entry_splits_a_partition_into_three_or_it_is_applied_again() {
     for order in [Order::Ordered, Order::Hashed] {
-        let cut = |store: &Store| {
+        let split = |store: &Store| {
             let table = store.live_table(&name("t"), &budget());
-            let children = [cut_at(order), last_child(order)];
-            let cut = table.and_then(|table| apply_split(&table, &children));
-            cut.map_err(|error| error.to_string())
+            let children = [right_child(order), last_child(order)];
+            let split = table.and_then(|table| apply_split(&table, &children));
+            split.map_err(|error| error.to_string())
         };
-        at_every_call(&base(order), cut, |store, done, words| {
+        at_every_call(&base(order), split, |store, done, words| {
             let table = store.live_table(&name("t"), &budget());
             let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
             let in_runs = |id| table.content(id).and_then(|content| content.applied);
             let left = in_runs(LEFT).unwrap();
             let right = in_runs(RIGHT);
-            assert!(right.is_some() || !done, "{words}: it had said that it cut");
-            assert_eq!(right.is_some(), left.index == CUT, "{words}");
+            assert!(right.is_some() || !done, "{words}: the call had succeeded");
+            assert_eq!(right.is_some(), left.index == SPLIT, "{words}");
             let failed = |error| panic!("{words}: {error}");
-            let children = [cut_at(order), last_child(order)];
+            let children = [right_child(order), last_child(order)];
             apply_split(&table, &children).unwrap_or_else(failed);
             let right = in_runs(RIGHT).unwrap();
             let time = AppliedPlace {
-                stamp_ms: 1_000 + CUT,
+                stamp_ms: 1_000 + SPLIT,
                 ..founded()
             };
             assert_eq!(right, time, "{words}");
             assert_eq!(in_runs(LAST).unwrap(), time, "{words}");
-            let wanted = go_on(&table);
+            let wanted = append_to_each(&table);
             assert_eq!(all(&table), wanted, "{words}");
             table.compact().unwrap();
             assert_eq!(table.stats().split_runs, 0, "{words}");
@@ -215,7 +215,7 @@ fn an_entry_splits_a_partition_into_three_or_it_is_applied_again() {
 }
 
 #[test]
-fn a_cut_leaves_what_other_partitions_have_in_memory() {
+fn a_split_keeps_the_memory_of_other_partitions() {
     const OTHER: PartitionId = PartitionId(1);
     let disk = SimDisk::new();
     let draft = LiveDraft::hashed().partitions(2).delta(DeltaKind::Append);
@@ -240,22 +240,22 @@ fn a_cut_leaves_what_other_partitions_have_in_memory() {
     append_all(&table, LEFT, &mine);
     append_all(&table, OTHER, &others);
     let memory_bytes = table.stats().memtable_bytes;
-    let cut = SplitChild {
+    let split = SplitChild {
         from: Bound::Slot(4000),
-        ..cut_at(Order::Hashed)
+        ..right_child(Order::Hashed)
     };
     let at = table.applied(LEFT).unwrap().index + 1;
-    assert!(table.split_by(LEFT, &entry(at, 0), &[cut]).unwrap());
+    assert!(table.split_by(LEFT, &entry(at, 0), &[split]).unwrap());
     let stats = table.stats();
     assert!(stats.memtable_bytes > 0 && stats.memtable_bytes < memory_bytes);
     assert_eq!(stats.frozen_bytes, 0);
     // Again, by entries that it has in memory since.
-    let half = keys_of(LEFT);
-    append_all(&table, LEFT, &half);
+    let child = keys_of(LEFT);
+    append_all(&table, LEFT, &child);
     let copy = table.copy_of(LEFT).unwrap();
     assert_eq!(
         copy.content().applied.as_ref().unwrap().index,
-        at + half.len() as u64
+        at + child.len() as u64
     );
     drop((copy, table));
     let again = open_on(&disk.after_kill()).unwrap();
@@ -268,7 +268,7 @@ fn a_cut_leaves_what_other_partitions_have_in_memory() {
     };
     let mut wanted: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     wanted.extend(times(&mine, 1));
-    wanted.extend(times(&half, 2));
+    wanted.extend(times(&child, 2));
     wanted.extend(times(&others, 2));
     assert_eq!(all(&again), wanted);
     again.flush().unwrap();
@@ -281,29 +281,29 @@ fn key_of_hundred(number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_cut_elsewhere_moves_the_place_alone() {
+fn a_split_point_outside_the_partition_only_moves_its_place() {
     let table = open_on(&base(Order::Ordered)).unwrap();
-    apply_cut(&table, Order::Ordered).unwrap();
-    let cut = cut_at(Order::Ordered);
-    assert!(!table.can_split(LEFT, [&cut.from].into_iter()).unwrap());
-    let cut = [cut];
-    assert!(!table.split_by(LEFT, &entry(CUT + 1, 0), &cut).unwrap());
-    assert_eq!(table.applied(LEFT).unwrap().index, CUT + 1);
+    apply_one_split(&table, Order::Ordered).unwrap();
+    let split = right_child(Order::Ordered);
+    assert!(!table.can_split(LEFT, [&split.from].into_iter()).unwrap());
+    let split = [split];
+    assert!(!table.split_by(LEFT, &entry(SPLIT + 1, 0), &split).unwrap());
+    assert_eq!(table.applied(LEFT).unwrap().index, SPLIT + 1);
     assert_eq!(table.partitions().len(), 2);
     // Neither out of its order, nor with a used id.
     let from = Bound::Key(b"k2".to_vec());
-    let [cut] = cut;
-    let again = [SplitChild { from, ..cut }];
-    assert!(table.split_by(LEFT, &entry(CUT + 3, 0), &again).is_err());
-    assert!(table.split_by(LEFT, &entry(CUT + 2, 0), &again).is_err());
-    assert_eq!(table.applied(LEFT).unwrap().index, CUT + 1);
+    let [split] = split;
+    let again = [SplitChild { from, ..split }];
+    assert!(table.split_by(LEFT, &entry(SPLIT + 3, 0), &again).is_err());
+    assert!(table.split_by(LEFT, &entry(SPLIT + 2, 0), &again).is_err());
+    assert_eq!(table.applied(LEFT).unwrap().index, SPLIT + 1);
 }
 
 #[test]
-fn a_key_of_the_right_half_takes_no_proposal_of_the_left() {
+fn the_left_child_refuses_a_write_to_a_key_of_the_right_child() {
     let table = open_on(&base(Order::Ordered)).unwrap();
-    apply_cut(&table, Order::Ordered).unwrap();
-    let write = table.entry(LEFT, &entry(CUT + 1, 1), 0).unwrap();
+    apply_one_split(&table, Order::Ordered).unwrap();
+    let write = table.entry(LEFT, &entry(SPLIT + 1, 1), 0).unwrap();
     assert!(write.is_of_entry(b"k1") && !write.is_of_entry(b"k7"));
     assert!(write.delta(b"k7", b"y").is_err());
     write.finish().unwrap();
@@ -311,40 +311,43 @@ fn a_key_of_the_right_half_takes_no_proposal_of_the_left() {
 }
 
 #[test]
-fn a_copy_of_the_left_half_takes_the_place_of_the_whole() {
+fn a_copy_of_the_left_child_replaces_the_whole_partition() {
     let (from, to) = (base(Order::Ordered), base(Order::Ordered));
-    let (whole, behind) = (open_on(&from).unwrap(), open_on(&to).unwrap());
-    apply_before(&whole, CUT - 1).unwrap();
+    let (whole, follower) = (open_on(&from).unwrap(), open_on(&to).unwrap());
+    apply_before(&whole, SPLIT - 1).unwrap();
     let of_whole = whole.copy_of(LEFT).unwrap();
-    apply_cut(&whole, Order::Ordered).unwrap();
-    let of_half = whole.copy_of(LEFT).unwrap();
-    let fetch = |copy| fetch(copy, &from, &behind, &to).unwrap();
-    behind.install(fetch(&of_half)).unwrap();
-    assert_eq!(behind.partitions()[0].bounds, whole.partitions()[0].bounds);
-    assert_eq!(behind.partition_of(b"k7"), None);
-    assert!(behind.get(b"k7").is_err());
+    apply_one_split(&whole, Order::Ordered).unwrap();
+    let of_child = whole.copy_of(LEFT).unwrap();
+    let fetch = |copy| fetch(copy, &from, &follower, &to).unwrap();
+    follower.install(fetch(&of_child)).unwrap();
+    assert_eq!(
+        follower.partitions()[0].bounds,
+        whole.partitions()[0].bounds
+    );
+    assert_eq!(follower.partition_of(b"k7"), None);
+    assert!(follower.get(b"k7").is_err());
     let left: BTreeMap<Vec<u8>, Vec<u8>> =
         (0..5).map(|number| (key(number), b"xx".to_vec())).collect();
-    assert_eq!(all(&behind), left);
-    append(&behind, LEFT, CUT + 1, b"k1").unwrap();
-    behind.flush().unwrap();
+    assert_eq!(all(&follower), left);
+    append(&follower, LEFT, SPLIT + 1, b"k1").unwrap();
+    follower.flush().unwrap();
     // A copy from before the split undoes nothing.
-    let refused = behind.install(fetch(&of_whole)).unwrap_err().to_string();
+    let refused = follower.install(fetch(&of_whole)).unwrap_err().to_string();
     assert!(refused.contains("it goes"), "{refused}");
-    drop(behind);
+    drop(follower);
     let again = open_on(&to.after_kill()).unwrap();
-    assert_eq!(again.applied(LEFT).unwrap().index, CUT + 1);
+    assert_eq!(again.applied(LEFT).unwrap().index, SPLIT + 1);
     assert_eq!(again.get(b"k1").unwrap().as_deref(), Some(&b"xxx"[..]));
     assert_eq!(again.partition_of(b"k7"), None);
 }
 
 #[test]
-fn a_half_is_put_in_the_place_of_the_whole_or_it_is_not() {
+fn installing_a_child_replaces_the_whole_partition_or_changes_nothing() {
     for order in [Order::Ordered, Order::Hashed] {
         let from = base(order);
         let whole = open_on(&from).unwrap();
-        apply_cut(&whole, order).unwrap();
-        let half = whole.copy_of(LEFT).unwrap();
+        apply_one_split(&whole, order).unwrap();
+        let child = whole.copy_of(LEFT).unwrap();
         let left: BTreeMap<Vec<u8>, Vec<u8>> = all(&whole)
             .into_iter()
             .filter(|(key, _)| whole.partition_of(key) == Some(LEFT))
@@ -352,7 +355,7 @@ fn a_half_is_put_in_the_place_of_the_whole_or_it_is_not() {
         let install = |store: &Store| {
             let table = store.live_table(&name("t"), &budget());
             let table = table.map_err(|error| error.to_string())?;
-            let content = fetch(&half, &from, &table, &**store.disk());
+            let content = fetch(&child, &from, &table, &**store.disk());
             let content = content.map_err(|error| error.to_string())?;
             let installed = table.install(content);
             installed.map_err(|error| error.to_string())
@@ -361,17 +364,14 @@ fn a_half_is_put_in_the_place_of_the_whole_or_it_is_not() {
             let table = store.live_table(&name("t"), &budget());
             let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
             let content = table.content(LEFT).unwrap();
-            let is_new = content.range == half.content().range;
-            assert!(
-                is_new || !done,
-                "{words}: it had said that it was put in place"
-            );
+            let is_new = content.range == child.content().range;
+            assert!(is_new || !done, "{words}: the call had succeeded");
             let at = content.applied.unwrap().index;
-            assert_eq!(at, if is_new { CUT } else { 12 }, "{words}");
+            assert_eq!(at, if is_new { SPLIT } else { 12 }, "{words}");
             match is_new {
                 true => assert_eq!(all(&table), left, "{words}"),
                 // The entry is applied instead of the copy.
-                false => apply_cut(&table, order).unwrap(),
+                false => apply_one_split(&table, order).unwrap(),
             }
             assert_eq!(table.content(RIGHT).is_some(), !is_new, "{words}");
             assert!(table.verify(&mut |_| ()).unwrap().1.is_empty(), "{words}");
@@ -382,7 +382,7 @@ fn a_half_is_put_in_the_place_of_the_whole_or_it_is_not() {
 /// The entries of both children's logs, and the position of the split in the left one's.
 struct Logs {
     order: Order,
-    cut: u64,
+    split: u64,
     /// The key of each entry, from entry 1 of the left child's log, and 2 of the right child's.
     left: Vec<Vec<u8>>,
     right: Vec<Vec<u8>>,
@@ -392,33 +392,33 @@ impl Logs {
     fn new(rng: &mut Rng, order: Order, is_left: impl Fn(&[u8]) -> bool) -> Self {
         let keys: Vec<Vec<u8>> = (0..10).map(key).collect();
         let (left, right): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(|key| is_left(key));
-        let cut = 2 + rng.below(30);
+        let split = 2 + rng.below(30);
         let some = |count: u64, of: &[Vec<u8>], rng: &mut Rng| {
             let keys = (0..count).map(|_| of[rng.below(of.len() as u64) as usize].clone());
             keys.collect::<Vec<_>>()
         };
-        let mut entries = some(cut, &keys, rng);
+        let mut entries = some(split, &keys, rng);
         entries.extend(some(20, &left, rng));
         Self {
             order,
-            cut,
+            split,
             left: entries,
             right: some(20, &right, rng),
         }
     }
 
     /// Applies the next entry of a child; `false` if there is none.
-    fn apply_next(&self, table: &LiveTable, half: PartitionId) -> bool {
-        let Ok(applied) = table.applied(half) else {
+    fn apply_next(&self, table: &LiveTable, child: PartitionId) -> bool {
+        let Ok(applied) = table.applied(child) else {
             return false;
         };
         let index = applied.index + 1;
-        if half == LEFT && index == self.cut {
-            let children = [cut_at(self.order)];
+        if child == LEFT && index == self.split {
+            let children = [right_child(self.order)];
             assert!(table.split_by(LEFT, &entry(index, 0), &children).unwrap());
             return true;
         }
-        let (log, first) = if half == LEFT {
+        let (log, first) = if child == LEFT {
             (&self.left, 1)
         } else {
             (&self.right, 2)
@@ -426,9 +426,9 @@ impl Logs {
         let Some(key) = log.get((index - first) as usize) else {
             return false;
         };
-        let write = table.entry(half, &entry(index, 1), 0).unwrap();
-        let said = format!("{half}-{index};").into_bytes();
-        write.delta(key, &said).unwrap().wait().unwrap();
+        let write = table.entry(child, &entry(index, 1), 0).unwrap();
+        let written = format!("{child}-{index};").into_bytes();
+        write.delta(key, &written).unwrap().wait().unwrap();
         write.finish().unwrap();
         true
     }
@@ -436,11 +436,13 @@ impl Logs {
     fn expected(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         let left = (1..).zip(&self.left).map(|entry| (LEFT, entry));
-        let left = left.filter(|(_, (index, _))| *index != self.cut);
+        let left = left.filter(|(_, (index, _))| *index != self.split);
         let right = (2..).zip(&self.right).map(|entry| (RIGHT, entry));
-        for (half, (index, key)) in left.chain(right) {
-            let said = format!("{half}-{index};");
-            all.entry(key.clone()).or_default().extend(said.as_bytes());
+        for (child, (index, key)) in left.chain(right) {
+            let written = format!("{child}-{index};");
+            all.entry(key.clone())
+                .or_default()
+                .extend(written.as_bytes());
         }
         all
     }
@@ -450,23 +452,23 @@ impl Logs {
 type Node = (SimDisk, LiveTable);
 
 /// Copies a child to the other node, if that has no more of it.
-fn copy_over(rng: &mut Rng, nodes: &[Node; 2], half: PartitionId) {
+fn copy_over(rng: &mut Rng, nodes: &[Node; 2], child: PartitionId) {
     let [from, to] = one_of(rng, &[[0, 1], [1, 0]]).map(|place| &nodes[place]);
     // While the other node has one partition, it cannot install the right child.
-    let is_cut = to.1.partitions()[0].bounds.upper.is_some();
-    let is_ready = half == LEFT || is_cut;
-    if let Ok(copy) = from.1.copy_of(half)
+    let is_split = to.1.partitions()[0].bounds.upper.is_some();
+    let is_ready = child == LEFT || is_split;
+    if let Ok(copy) = from.1.copy_of(child)
         && is_ready
     {
         let content = fetch(&copy, &from.0, &to.1, &to.0).unwrap();
         let fetched = content.applied.as_ref().map(AppliedPlace::position);
-        let here = to.1.applied(half).ok().map(|here| here.position());
+        let here = to.1.applied(child).ok().map(|here| here.position());
         let installed = to.1.install(content);
         assert_eq!(installed.is_ok(), fetched >= here, "{installed:?}");
     }
 }
 
-fn cut_among_others(seed: u64) {
+fn split_among_others(seed: u64) {
     let rng = &mut Rng(seed);
     let order = one_of(rng, &[Order::Ordered, Order::Hashed]);
     let mut nodes = [1, 2].map(|node| {
@@ -475,14 +477,14 @@ fn cut_among_others(seed: u64) {
         (disk, made.unwrap())
     });
     let hasher = nodes[0].1.hasher().clone();
-    let cut = cut_at(order).from;
-    let is_left = |key: &[u8]| match &cut {
+    let split = right_child(order).from;
+    let is_left = |key: &[u8]| match &split {
         Bound::Slot(slot) => hasher.slot(key) < *slot,
         Bound::Key(at) => key < &at[..],
     };
     let logs = Logs::new(rng, order, is_left);
     for _ in 0..150 {
-        let half = one_of(rng, &[LEFT, RIGHT]);
+        let child = one_of(rng, &[LEFT, RIGHT]);
         let (disk, table) = &mut nodes[rng.below(2) as usize];
         match rng.below(16) {
             0 => table.flush().unwrap(),
@@ -491,8 +493,8 @@ fn cut_among_others(seed: u64) {
                 *disk = disk.after_kill();
                 *table = open_on(disk).unwrap();
             }
-            3 => copy_over(rng, &nodes, half),
-            _ => drop(logs.apply_next(table, half)),
+            3 => copy_over(rng, &nodes, child),
+            _ => drop(logs.apply_next(table, child)),
         }
     }
     for (_, table) in &nodes {
@@ -514,6 +516,6 @@ fn cut_among_others(seed: u64) {
 }
 
 #[test]
-fn replicas_that_cut_at_other_moments_come_to_the_same_halves() {
-    for_seeds(60, cut_among_others);
+fn replicas_that_split_at_different_moments_have_the_same_children() {
+    for_seeds(60, split_among_others);
 }

@@ -33,7 +33,7 @@ fn files(life: &Life, ending: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_flipped_byte_of_a_log_shows() {
+fn every_flipped_byte_of_a_log_is_detected() {
     for durability in [Durability::Sync, Durability::Os] {
         let life = base(durability);
         let logs = files(&life, ".log");
@@ -55,7 +55,7 @@ fn every_flipped_byte_of_a_log_shows() {
                 Ok(found) if Some(&found) == without_last.as_ref() => cut += 1,
                 Ok(found) => {
                     let padding = life.disk.read(log).unwrap()[at] == 0 && at % 512 > 500;
-                    assert!(found == *whole && padding, "{words}: unnoticed");
+                    assert!(found == *whole && padding, "{words}: not detected");
                 }
                 Err(error) => {
                     let text = error.to_string();
@@ -90,7 +90,7 @@ fn every_flipped_byte_of_a_manifest_is_refused() {
         let disk = life.disk.after_kill();
         disk.tamper(manifest, |bytes| bytes[at] ^= 1 << (at % 8));
         let error = open_on(&disk)
-            .expect_err(&format!("byte {at}: unnoticed"))
+            .expect_err(&format!("byte {at}: not detected"))
             .to_string();
         assert!(error.contains(&*manifest.to_string_lossy()), "{error}");
     }

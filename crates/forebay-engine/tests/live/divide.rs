@@ -14,7 +14,7 @@ use crate::live::life::{Life, keys};
 impl Life {
     /// Returns a random split point within some partition; `None` if it is the beginning of a
     /// partition.
-    fn cut(&self, rng: &mut Rng) -> Option<(PartitionId, Bound)> {
+    fn split_point(&self, rng: &mut Rng) -> Option<(PartitionId, Bound)> {
         let keys = keys();
         let key = &keys[rng.below(keys.len() as u64) as usize];
         let at = match self.options.order {
@@ -29,7 +29,7 @@ impl Life {
 
     /// Splits a partition in two at some key.
     pub fn split(&mut self, rng: &mut Rng) -> Result<(), LiveError> {
-        let Some((id, at)) = self.cut(rng) else {
+        let Some((id, at)) = self.split_point(rng) else {
             return Ok(());
         };
         let before = self.table.partitions();

@@ -183,8 +183,8 @@ fn opening_may_fail_at_every_call_and_is_done_by_the_next() {
                 let opened = store.live_table(&name("t"), &budget());
                 let words = format!("{durability}, call {nth}, {fault:?}: {}", words_of(opened));
                 check_found(&disk.after_kill(), &life.history, false, &words);
-                for cut in 0..2 {
-                    check_found(&disk.after_power_cut(cut), &life.history, true, &words);
+                for seed in 0..2 {
+                    check_found(&disk.after_power_cut(seed), &life.history, true, &words);
                 }
             }
         }
@@ -219,7 +219,7 @@ pub fn at_every_call(
 }
 
 #[test]
-fn a_table_is_made_or_it_is_not() {
+fn a_table_is_created_or_absent() {
     let base = SimDisk::new();
     store_on(&base, 1);
     let make = |store: &Store| {
@@ -229,7 +229,7 @@ fn a_table_is_made_or_it_is_not() {
     };
     at_every_call(&base, make, |store, done, words| {
         let there = store.is_live(&name("t")).unwrap();
-        assert!(there || !done, "{words}: it had said that it was made");
+        assert!(there || !done, "{words}: the call had succeeded");
         if !there {
             make(store).unwrap_or_else(|error| panic!("{words}: {error}"));
         }
@@ -240,14 +240,14 @@ fn a_table_is_made_or_it_is_not() {
 }
 
 #[test]
-fn a_table_is_dropped_or_it_is_not() {
+fn a_table_is_dropped_or_unchanged() {
     for again in [true, false] {
-        a_table_is_dropped(again);
+        fail_drop_everywhere(again);
     }
 }
 
 /// `again`: another drop is tried before the table is created again.
-fn a_table_is_dropped(again: bool) {
+fn fail_drop_everywhere(again: bool) {
     let mut life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
     do_everything(&mut life, &mut Rng(5));
     life.write(Op::Delete(b"k1".to_vec()), true).unwrap();
@@ -258,7 +258,7 @@ fn a_table_is_dropped(again: bool) {
     };
     at_every_call(&base, drop_it, |store, done, words| {
         if store.is_live(&name("t")).unwrap() {
-            assert!(!done, "{words}: it had said that it was dropped");
+            assert!(!done, "{words}: the call had succeeded");
             let table = store.live_table(&name("t"), &budget());
             let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
             life.history
@@ -279,7 +279,7 @@ fn a_table_is_dropped(again: bool) {
 }
 
 #[test]
-fn a_drop_that_fails_and_took_effect_says_so() {
+fn a_failed_drop_that_took_effect_says_so() {
     let mut life = Life::new(options(Order::Hashed, None, Some(Durability::Sync)));
     do_everything(&mut life, &mut Rng(7));
     let base = life.disk.after_kill();
@@ -336,13 +336,13 @@ fn a_failed_sync_of_the_log_refuses_writes_and_leaves_reads() {
 }
 
 #[test]
-fn a_table_synced_every_so_often_is_so_by_itself() {
+fn a_table_is_synced_at_intervals() {
     let mut life = Life::new(options(Order::Hashed, None, Some(Durability::EveryMs(1))));
     life.write(Op::Update(b"k1".to_vec(), b"v".to_vec()), true)
         .unwrap();
     let durable = || {
-        (0..20).all(|cut| {
-            let table = open_on(&life.disk.after_power_cut(cut)).unwrap();
+        (0..20).all(|seed| {
+            let table = open_on(&life.disk.after_power_cut(seed)).unwrap();
             table.get(b"k1").unwrap().is_some()
         })
     };
@@ -352,7 +352,7 @@ fn a_table_synced_every_so_often_is_so_by_itself() {
 }
 
 #[test]
-fn a_partition_is_given_up_and_taken_in_or_it_is_not() {
+fn a_partition_is_released_and_adopted_or_unchanged() {
     let mut life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
     let mut rng = Rng(11);
     do_everything(&mut life, &mut rng);
@@ -382,7 +382,7 @@ fn a_partition_is_given_up_and_taken_in_or_it_is_not() {
         let table = open(store, words);
         let mut found = collect(table.entries());
         if table.partitions().contains(&range) {
-            assert!(!done, "{words}: it had said that it was given up");
+            assert!(!done, "{words}: the call had succeeded");
             let (was_inside, rest) = found
                 .into_iter()
                 .partition(|(key, _)| inside.contains_key(key));
@@ -406,10 +406,7 @@ fn a_partition_is_given_up_and_taken_in_or_it_is_not() {
         let table = open(store, words);
         assert_eq!(collect(table.entries()), outside, "{words}");
         let is_here = table.partitions().contains(&range);
-        assert!(
-            is_here || !done,
-            "{words}: it had said that it was taken in"
-        );
+        assert!(is_here || !done, "{words}: the call had succeeded");
         if !is_here {
             table.adopt(PartitionContent::empty(range.clone())).unwrap();
         }
@@ -420,7 +417,7 @@ fn a_partition_is_given_up_and_taken_in_or_it_is_not() {
 }
 
 #[test]
-fn a_partition_is_cut_in_two_or_it_is_not() {
+fn a_partition_is_split_or_unchanged() {
     for (order, at) in [
         (Order::Ordered, Bound::Key(b"k25".to_vec())),
         (Order::Hashed, Bound::Slot(8000)),
@@ -453,10 +450,10 @@ fn a_partition_is_cut_in_two_or_it_is_not() {
             let table = store.live_table(&name("t"), &budget());
             let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
             assert_eq!(collect(table.entries()), all, "{words}");
-            let is_cut = table.partitions().len() > before.len();
-            assert!(is_cut || !done, "{words}: it had said that it was cut");
+            let is_split = table.partitions().len() > before.len();
+            assert!(is_split || !done, "{words}: the call had succeeded");
             let right = table.content(PartitionId(77));
-            assert_eq!(right.is_some(), is_cut, "{words}");
+            assert_eq!(right.is_some(), is_split, "{words}");
             let key = all.keys().next().unwrap();
             table.delta(key, b"more").unwrap().wait().unwrap();
             assert!(table.get(key).unwrap().unwrap().ends_with(b"more"));

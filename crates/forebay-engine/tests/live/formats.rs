@@ -93,18 +93,14 @@ fn write_and_flush(table: &LiveTable, model: &mut Map) {
 }
 
 #[test]
-fn tables_of_format_2_are_opened_and_go_on() {
+fn tables_of_format_2_are_opened_and_keep_working() {
     let disk = image();
     let store = store_on(&disk, 5);
     for name_of in TABLES {
         let mut model = expected(name_of);
         let before = manifest_of(&disk, name_of);
         let info = store.live_info(&name(name_of)).unwrap();
-        assert_eq!(
-            format_of(&disk, name_of),
-            2,
-            "to look at it changes nothing"
-        );
+        assert_eq!(format_of(&disk, name_of), 2, "a look changes nothing");
         let table = open(&store, name_of, "first");
         assert_eq!(collect(table.entries()), model);
         let converted = manifest_of(&disk, name_of);
@@ -138,8 +134,8 @@ fn tables_of_format_2_are_opened_and_go_on() {
     assert_eq!(part.get(b"h").unwrap(), None);
 }
 
-/// If the opening of a table of format 2 fails at any call, the table has format 2 or format 3
-/// afterwards, with all its content.
+/// If the opening of a table of format 2 fails at any call, the table has format 2 or 3 afterwards,
+/// with all its content.
 #[test]
 fn a_table_is_converted_in_one_step() {
     let base = image();
@@ -191,7 +187,7 @@ fn without_space_a_table_is_opened_in_its_old_format_and_converted_later() {
 }
 
 #[test]
-fn a_format_that_is_not_known_is_refused_in_words() {
+fn an_unknown_format_is_refused_by_name() {
     let life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
     let disk = life.disk.after_kill();
     let path = root().join("tables/t/live");

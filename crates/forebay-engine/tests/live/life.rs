@@ -362,7 +362,7 @@ impl Life {
             }
             assert!(
                 !scan.advance().unwrap(),
-                "{words}: {:?} is too much",
+                "{words}: {:?} is unexpected",
                 scan.key()
             );
         }
@@ -397,15 +397,15 @@ fn valid(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
 
 /// Returns whether a range is empty.
 fn is_void(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
-    let behind = |key: &[u8]| [key, &[0]].concat();
+    let successor = |key: &[u8]| [key, &[0]].concat();
     let first = match from {
         Bound::Unbounded => Vec::new(),
         Bound::Included(key) => key.to_vec(),
-        Bound::Excluded(key) => behind(key),
+        Bound::Excluded(key) => successor(key),
     };
     match to {
         Bound::Unbounded => false,
-        Bound::Included(key) => behind(key) <= first,
+        Bound::Included(key) => successor(key) <= first,
         Bound::Excluded(key) => *key <= *first,
     }
 }
@@ -414,7 +414,7 @@ pub fn collect(mut scan: LiveScan) -> Map {
     let mut map = Map::new();
     while scan.advance().unwrap() {
         let twice = map.insert(scan.key().to_vec(), scan.value().to_vec());
-        assert!(twice.is_none(), "{:?} comes twice", scan.key());
+        assert!(twice.is_none(), "{:?} occurs twice", scan.key());
     }
     map
 }

@@ -190,6 +190,6 @@ fn live(seed: u64) {
 }
 
 #[test]
-fn tables_are_what_a_map_would_be_whatever_happens() {
+fn tables_agree_with_a_map_through_random_lives() {
     for_seeds(150, live);
 }

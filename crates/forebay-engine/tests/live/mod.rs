@@ -23,8 +23,8 @@ use forebay_io::{Random, SystemRandom};
 
 /// Runs a test on many seeds, or on the one that the environment names.
 fn for_seeds(rounds: u64, test: impl Fn(u64)) {
-    struct Tell(u64);
-    impl Drop for Tell {
+    struct SeedNotice(u64);
+    impl Drop for SeedNotice {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 eprintln!("repeat this with FOREBAY_TEST_SEED={}", self.0);
@@ -40,7 +40,7 @@ fn for_seeds(rounds: u64, test: impl Fn(u64)) {
         }
     };
     for seed in first..first + rounds {
-        let notify = Tell(seed);
+        let notify = SeedNotice(seed);
         test(seed);
         drop(notify);
     }

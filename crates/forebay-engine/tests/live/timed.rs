@@ -260,6 +260,6 @@ fn timed_life(seed: u64) {
 }
 
 #[test]
-fn records_expire_when_a_map_says_whatever_happens() {
+fn records_expire_as_in_a_map_through_random_lives() {
     for_seeds(75, timed_life);
 }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_moves_a_clock_that_sleepers_move() {
+    fn waiting_tasks_move_a_clock_that_sleepers_move() {
         let clock = HandClock::default();
         let mut wait = clock.wait(SECOND);
         assert_eq!(clock.monotonic(), SECOND);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn work_has_its_time_and_no_more() {
+    fn work_ends_at_its_time_limit() {
         let clock = HandClock::waiting();
         let mut never = Box::pin(within(&clock, SECOND, std::future::pending::<()>()));
         let mut done = Box::pin(within(&clock, SECOND, std::future::ready(7)));

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn who_parks_is_woken_before_and_who_sleeps_is_not() {
+    fn an_earlier_unpark_ends_a_park_but_no_sleep() {
         let clock = Arc::new(IdleClock::at(0).unwrap());
         std::thread::current().unpark();
         clock.sleep(HOUR);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_of_tasks_that_are_given_up_keep_nobody() {
+    fn dropped_waits_do_not_hold_the_clock_back() {
         let clock = IdleClock::at(0).unwrap();
         drop(clock.wait(HOUR));
         clock.sleep(HOUR * 2);

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_connection_gives_both_sides_what_it_carried() {
+    fn a_broken_connection_delivers_the_bytes_it_carried() {
         let (mut client, mut stream) = stream(Wire::default().breaking_after(3));
         client.write_all(b"four").unwrap();
         assert_eq!(read(&mut stream).unwrap().unwrap(), b"fou");

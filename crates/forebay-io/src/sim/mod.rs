@@ -16,7 +16,6 @@ mod inode;
 mod line;
 mod net;
 mod rest;
-mod rng;
 mod seeds;
 mod test_over;
 #[cfg(test)]
@@ -34,8 +33,7 @@ pub use clock::HandClock;
 pub use idle_clock::IdleClock;
 pub use line::SimClient;
 pub use net::{SimNet, Wire};
-pub use rng::{Rng, SeededRandom};
-pub use seeds::{SeedCounts, all_hold};
+pub use seeds::{Rng, SeedCounts, SeededRandom, all_hold};
 pub use test_over::{OverAtEnd, TestOver};
 
 /// The fault at the planned call.

@@ -135,7 +135,7 @@ mod tests {
     use crate::start_thread;
 
     #[test]
-    fn who_runs_is_awake() {
+    fn a_running_thread_is_awake() {
         let (hold, held) = channel::<()>();
         let runs = start_thread("runs", move || {
             while held.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {

@@ -34,7 +34,7 @@ fn half_synced() -> (SimDisk, Arc<dyn LogFile>) {
 }
 
 #[test]
-fn what_was_synced_survives_and_the_rest_is_lost_torn_or_reordered() {
+fn synced_bytes_survive_and_others_are_lost_torn_or_reordered() {
     let (disk, _file) = half_synced();
     let found = outcomes(&disk);
     assert!(found.iter().all(|bytes| bytes[..1536] == [1; 1536]));
@@ -49,7 +49,7 @@ fn what_was_synced_survives_and_the_rest_is_lost_torn_or_reordered() {
 }
 
 #[test]
-fn a_sync_that_failed_is_not_made_good_by_another() {
+fn a_failed_sync_is_not_repaired_by_another() {
     let (disk, file) = half_synced();
     disk.plan(0, Fault::Error);
     assert!(file.sync().is_err());
@@ -78,7 +78,7 @@ fn a_write_that_fails_is_done_in_part() {
 }
 
 #[test]
-fn room_comes_back() {
+fn writes_succeed_again_once_there_is_space() {
     let disk = disk();
     let file = disk.create_log(path()).unwrap();
     disk.plan(0, Fault::Full);
@@ -91,7 +91,7 @@ fn room_comes_back() {
 }
 
 #[test]
-fn a_full_disk_takes_what_needs_no_space() {
+fn a_full_disk_accepts_writes_that_need_no_space() {
     let disk = disk();
     let file = disk.create_log(path()).unwrap();
     file.write_all_at(&[1; 10], 0).unwrap();

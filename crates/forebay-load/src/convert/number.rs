@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_half_is_that_of_the_decimal_and_not_of_a_float_on_the_way() {
+    fn a_half_precision_float_is_nearest_to_the_decimal_itself() {
         for (text, wanted) in [
             ("2049", Some(2048.0)),
             ("2049.00000000000000000001", Some(2050.0)),

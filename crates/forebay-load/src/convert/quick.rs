@@ -158,7 +158,7 @@ mod tests {
         }
 
         #[test]
-        fn dates_come_back(days in -719_528_i32..2_932_896) {
+        fn dates_are_read_back(days in -719_528_i32..2_932_896) {
             let array: ArrayRef = Arc::new(PrimitiveArray::<Date32Type>::from(vec![days]));
             prop_assert_eq!(&there_and_back(&array), &array);
         }

@@ -230,7 +230,7 @@ fn texts_are_read_exactly() {
 }
 
 #[test]
-fn times_are_not_cut() {
+fn times_are_not_truncated() {
     let micros: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![
         1_500_000, 2_000_000, -500_000,
     ]));
@@ -373,7 +373,7 @@ fn items_fail_their_rows_alone() {
 }
 
 #[test]
-fn what_lies_below_nulls_is_no_value() {
+fn values_below_nulls_are_ignored() {
     let items: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 1.0, 0.5, 2.0]));
     let item = Arc::new(Field::new_list_field(DataType::Float64, true));
     let offsets = OffsetBuffer::new(vec![0, 1, 2, 3, 4].into());
@@ -409,7 +409,7 @@ pub(super) fn there_and_back(array: &ArrayRef) -> ArrayRef {
 
 proptest! {
     #[test]
-    fn integers_and_decimals_come_back(value: i64, scale in 0_i8..18) {
+    fn integers_and_decimals_are_read_back(value: i64, scale in 0_i8..18) {
         let array: ArrayRef = Arc::new(Int64Array::from(vec![value]));
         let to = DataType::Decimal128(38, scale);
         let there = Converter::new("x", &DataType::Int64, &to, &Rules::default()).unwrap();
@@ -422,7 +422,7 @@ proptest! {
     }
 
     #[test]
-    fn floats_come_back_from_their_text(bits: u64) {
+    fn floats_are_read_back_from_their_text(bits: u64) {
         let value = f64::from_bits(bits);
         let array: ArrayRef = Arc::new(Float64Array::from(vec![value]));
         let made = there_and_back(&array);
@@ -431,7 +431,7 @@ proptest! {
     }
 
     #[test]
-    fn spans_come_back_from_their_text(months: i32, days: i32, nanoseconds: i64, shift in 0_u32..63) {
+    fn spans_are_read_back_from_their_text(months: i32, days: i32, nanoseconds: i64, shift in 0_u32..63) {
         let spans = [(months, days, nanoseconds), (0, days, 0), (i32::MIN, 0, i64::MIN), (0, 0, nanoseconds >> shift)];
         let spans = spans.map(|(months, days, ns)| IntervalMonthDayNano::new(months, days, ns));
         let array: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(spans.to_vec()));

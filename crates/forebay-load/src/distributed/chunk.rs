@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_out_and_what_is_cut_off_is_missed(
+        fn packed_records_are_unpacked_and_truncation_is_detected(
             records in prop::collection::vec(
                 (prop::collection::vec(any::<u8>(), 0..30), prop::collection::vec(any::<u8>(), 0..300)),
                 1..20,
@@ -96,7 +96,7 @@ mod tests {
         }
 
         #[test]
-        fn junk_ends(junk in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn unpacking_random_bytes_ends(junk in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(Unpacked::new(&junk).count() <= 1 + junk.len() / HEAD_BYTES);
         }
     }

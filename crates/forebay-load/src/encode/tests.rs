@@ -198,7 +198,7 @@ fn bytes_in_keys() {
 }
 
 #[test]
-fn what_makes_no_key_is_refused() {
+fn values_that_make_no_key_are_refused() {
     let binary: ArrayRef = Arc::new(BinaryArray::from_vec(vec![b"\xff\x00"]));
     let one = batch(vec![("a", binary.clone())]);
     let (good, _) = encode(&one, "{a}", ValueChoice::Row).unwrap();

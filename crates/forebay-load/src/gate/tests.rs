@@ -53,7 +53,7 @@ fn outcome(limit: &str) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn limits_say_what_they_saw() {
+fn limits_report_the_figures_they_saw() {
     assert_eq!(
         outcome("rows>-20%"),
         [("rows 1000 to 700 (-30%)".into(), false)]
@@ -147,7 +147,7 @@ fn limits_replace_those_given_before_for_the_same() {
 }
 
 #[test]
-fn what_is_no_limit_is_refused_with_examples() {
+fn invalid_limits_are_refused_with_examples() {
     for text in [
         "",
         "rows",
@@ -175,7 +175,7 @@ fn what_is_no_limit_is_refused_with_examples() {
 }
 
 #[test]
-fn limits_that_bound_nothing_are_refused_with_what_is_allowed() {
+fn limits_that_bound_nothing_are_refused_with_valid_ones() {
     let refused = |text: &str| text.parse::<Limit>().unwrap_err().to_string();
     for text in [
         "mean(c)<-20%",
@@ -213,7 +213,7 @@ fn limits_that_bound_nothing_are_refused_with_what_is_allowed() {
 }
 
 #[test]
-fn what_is_proposed_is_a_limit_that_can_be_given() {
+fn proposed_limits_can_be_given() {
     let mut seen = comparison();
     seen.changed.found = 0;
     (seen.nulls[1].after, seen.nulls[2].after) = (Some(0.0), Some(0.0));
@@ -276,7 +276,7 @@ fn held_by(given: &[&str], alterations: &[Alteration]) -> Vec<(String, bool, Opt
 }
 
 #[test]
-fn a_schema_holds_by_default_where_readers_would_miss_something() {
+fn schema_changes_that_readers_would_notice_are_held_by_default() {
     let column = Some("price.vat");
     for (what, column, holds) in [
         (Altered::ColumnGone, column, true),
@@ -304,7 +304,7 @@ fn a_schema_holds_by_default_where_readers_would_miss_something() {
 }
 
 #[test]
-fn the_limit_of_the_longest_path_decides_and_of_two_the_last() {
+fn the_last_limit_of_the_longest_path_decides() {
     let gone = |column| [alteration(Altered::ColumnGone, Some(column))];
     let given = [
         "column-gone(price)=report",

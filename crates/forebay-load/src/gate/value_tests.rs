@@ -66,7 +66,7 @@ fn price(at: usize) -> f64 {
 }
 
 #[test]
-fn defaults_hold_a_scale_a_sign_a_constant_and_what_is_no_number() {
+fn default_limits_hold_scales_signs_constants_and_nan() {
     let every = |n: usize, value: f64| {
         move |at: usize| {
             if at.is_multiple_of(n) {
@@ -132,7 +132,7 @@ fn defaults_hold_a_scale_a_sign_a_constant_and_what_is_no_number() {
 }
 
 #[test]
-fn limits_for_all_columns_pass_over_few_values_constants_and_later_times() {
+fn limits_for_all_columns_skip_few_values_constants_and_later_times() {
     let few = |scale: f64| -> ArrayRef {
         Arc::new(
             (0..50)
@@ -237,7 +237,7 @@ fn a_limit_without_a_column_is_for_the_columns_that_have_the_figure() {
 }
 
 #[test]
-fn of_limits_for_the_same_the_last_one_holds() {
+fn the_last_of_several_limits_for_one_figure_applies() {
     let held = |given: &[&str]| held(given, floats(price), floats(|at| price(at) * 1.15));
     assert_eq!(held(&["std(c)<10%", "std(c)<900%"]), [""; 0]);
     assert_eq!(held(&["std(c)<900%", "std(c)<10%"]), ["std(c)<10%"]);
@@ -246,7 +246,7 @@ fn of_limits_for_the_same_the_last_one_holds() {
 }
 
 #[test]
-fn std_for_all_columns_passes_over_heavy_tails() {
+fn std_for_all_columns_skips_heavy_tails() {
     let tailed = |at: usize| 1000.0 / (1000 - at) as f64;
     let longer = || floats(move |at| tailed(at) * if at < 995 { 1.0 } else { 10.0 });
     assert_eq!(held(&[], floats(tailed), longer()), [""; 0]);
@@ -366,7 +366,7 @@ fn a_figure_whose_sums_leave_the_range_of_a_double_holds_and_proposes_nothing() 
 }
 
 #[test]
-fn what_is_proposed_lets_the_column_pass_and_hides_no_other_fault() {
+fn a_proposed_limit_lets_the_column_pass_and_hides_no_other_fault() {
     let (before, after) = (floats(price), floats(|at| price(at) * 1.4));
     let seen = compared(vec![pair(before, after)]);
     let found = check(&limits(&[]), &seen);
@@ -387,7 +387,7 @@ fn what_is_proposed_lets_the_column_pass_and_hides_no_other_fault() {
 }
 
 #[test]
-fn versions_without_statistics_are_not_compared_and_that_is_said() {
+fn versions_without_statistics_are_reported_as_not_compared() {
     let mut unknown = pair(floats(price), floats(|_| 0.0));
     unknown.before = None;
     let given: Vec<Limit> = vec!["mean(c)<20%".parse().unwrap()];

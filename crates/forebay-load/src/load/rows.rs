@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_are_cut_further_where_their_rows_are() {
+    fn partitions_are_split_further_where_their_rows_are() {
         let begins = vec![start(), Bound::Key(key(10_000)), Bound::Key(key(20_000))];
         let boundaries = Boundaries::at(begins.clone());
         // All rows are in the middle.
@@ -266,15 +266,17 @@ mod tests {
             (Bound::Key(a), Bound::Key(b)) => a < b,
             _ => false,
         }));
-        let same = finer(boundaries.clone(), 3, || panic!("there are enough"));
+        let same = finer(boundaries.clone(), 3, || {
+            panic!("there are enough partitions")
+        });
         assert_eq!(same, boundaries);
         assert_eq!(finer(boundaries.clone(), 9, Vec::new), boundaries);
     }
 
     #[test]
-    fn slots_are_cut_evenly() {
+    fn slots_are_split_evenly() {
         let boundaries = Boundaries::at(vec![Bound::Slot(0), Bound::Slot(8192)]);
-        let cut = finer(boundaries, 8, || panic!("slots tell"));
+        let cut = finer(boundaries, 8, || panic!("slots need no samples"));
         let slots = (0..8).map(|at| Bound::Slot(at * 2048));
         assert_eq!(cut.as_slice(), slots.collect::<Vec<_>>());
     }

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_stands_for_more_comes_as_often_more() {
+    fn a_key_is_repeated_by_its_weight() {
         let sample = |bytes: u64| {
             let samples = [
                 (b"c".to_vec(), 1),

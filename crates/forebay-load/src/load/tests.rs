@@ -91,7 +91,7 @@ fn request(source: &Path, key: &str) -> LoadRequest {
 }
 
 #[test]
-fn rows_of_partitions_that_are_not_here_are_refused_as_that() {
+fn rows_of_partitions_that_are_not_held_are_refused() {
     use forebay_engine::{OpenPartitions, PartitionId};
     // Before, between and after all partitions on this node.
     let held = OpenPartitions::Only([PartitionId(1), PartitionId(3)].into());
@@ -124,7 +124,7 @@ fn rows_of_partitions_that_are_not_here_are_refused_as_that() {
 }
 
 #[test]
-fn many_rows_replace_what_was_written_before_in_every_partition() {
+fn many_rows_replace_earlier_writes_in_every_partition() {
     for options in [
         LiveDraft::hashed().partitions(7),
         LiveDraft::ordered(vec![b"3".to_vec(), b"6".to_vec()]),
@@ -172,7 +172,7 @@ fn many_rows_replace_what_was_written_before_in_every_partition() {
 }
 
 #[test]
-fn rows_do_what_their_column_says_in_their_order() {
+fn rows_apply_the_operation_of_their_column_in_order() {
     let place = Place::new(LiveDraft::hashed().delta(DeltaKind::Append));
     for key in ["a", "b", "c"] {
         place.write(key, b"old");
@@ -207,7 +207,7 @@ fn rows_do_what_their_column_says_in_their_order() {
 }
 
 #[test]
-fn deltas_that_commute_are_read_by_several_threads_and_come_to_the_same() {
+fn commuting_deltas_read_by_several_threads_have_the_same_sum() {
     for (kind, one_thread) in [
         (DeltaKind::AddI64, false),
         (DeltaKind::Max, false),
@@ -323,7 +323,7 @@ fn columns_of_rows_are_matched_by_name_and_the_key_may_be_another() {
 }
 
 #[test]
-fn what_does_not_fit_the_table_is_refused_with_the_next_step() {
+fn requests_that_do_not_fit_the_table_are_refused_with_the_next_step() {
     let place = Place::new(LiveDraft::hashed());
     let path = place.file("a.csv", "id,a,b\n1,2,3\n");
     place.refused(&request(&path, "{id}"), &["--value COLUMN", "id, a, b"]);
@@ -356,7 +356,7 @@ fn what_does_not_fit_the_table_is_refused_with_the_next_step() {
 }
 
 #[test]
-fn rows_expire_as_the_table_or_their_column_says() {
+fn rows_expire_by_the_table_or_their_column() {
     let place = Place::new(LiveDraft::hashed().expiry(Expiry::AfterMs(60_000)));
     let path = place.file("a.csv", "id,text,until\n1,a,100\n2,b,\n3,c,0\n");
     let by_column = LoadRequest {
@@ -392,7 +392,7 @@ fn rows_expire_as_the_table_or_their_column_says() {
 }
 
 #[test]
-fn an_insert_that_a_load_refuses_names_what_does_it_in_the_kind_of_table() {
+fn a_refused_insert_names_the_command_for_its_kind_of_table() {
     let expiry = Expiry::AfterMs(60_000);
     for (draft, command) in [
         (LiveDraft::hashed(), "SET KEY VALUE NX"),

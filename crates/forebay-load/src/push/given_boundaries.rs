@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_partitions_is_refused_in_words() {
+    fn invalid_boundaries_are_refused_with_the_reason() {
         let many = format!(
             "[{}]",
             (0..20_000)

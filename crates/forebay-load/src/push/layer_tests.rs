@@ -80,7 +80,7 @@ fn numbers(version: &Arc<Version>) -> BTreeMap<String, i64> {
 
 /// Random operations in random order, many on one key, day after day.
 #[test]
-fn days_of_changes_come_to_what_their_rows_say_in_turn() {
+fn days_of_changes_equal_their_rows_applied_in_turn() {
     let seed = 11;
     println!("seed {seed}");
     let mut rng = Rng(seed);
@@ -154,7 +154,7 @@ fn days_of_changes_come_to_what_their_rows_say_in_turn() {
 }
 
 #[test]
-fn rows_are_changed_by_name_and_bad_ones_are_told_with_their_line() {
+fn rows_are_changed_by_name_and_bad_ones_are_reported_with_their_line() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let csv = dir.path().join("birds.csv");
@@ -211,7 +211,7 @@ fn rows_are_changed_by_name_and_bad_ones_are_told_with_their_line() {
 }
 
 #[test]
-fn what_contradicts_the_table_is_refused() {
+fn requests_that_contradict_the_table_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let csv = dir.path().join("birds.csv");
@@ -330,7 +330,7 @@ fn only_bytes_are_appended_to() {
 }
 
 #[test]
-fn rows_expire_so_long_after_their_push() {
+fn rows_expire_a_ttl_after_their_push() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let csv = dir.path().join("birds.csv");
@@ -357,7 +357,11 @@ fn rows_expire_so_long_after_their_push() {
     assert_eq!(numbers(&version), expected);
     pass(&store, 60);
     let expected = BTreeMap::from([("1".into(), 11), ("2".into(), 25)]);
-    assert_eq!(numbers(&version), expected, "an open version, at once");
+    assert_eq!(
+        numbers(&version),
+        expected,
+        "an open version expires rows at once"
+    );
     assert_eq!(version.get(b"3").unwrap(), None);
     // Expired keys are absent to inserts and deltas; both are renewed from now on.
     write(&csv, "id,n,op\n3,1,insert\n4,7,delta\n1,1,insert\n");
@@ -385,7 +389,7 @@ fn rows_expire_so_long_after_their_push() {
 }
 
 #[test]
-fn a_column_says_when_rows_expire() {
+fn a_column_sets_when_rows_expire() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let csv = dir.path().join("birds.csv");
@@ -479,7 +483,7 @@ fn a_push_does_not_swap_over_a_rollback_that_it_did_not_see() {
 }
 
 #[test]
-fn what_was_rolled_back_meanwhile_is_not_brought_back() {
+fn a_push_does_not_restore_changes_that_were_rolled_back_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let csv = dir.path().join("birds.csv");

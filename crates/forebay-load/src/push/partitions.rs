@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_begin_at_every_cut_and_evenly_between() {
+    fn partitions_begin_at_every_given_bound_and_evenly_between() {
         let cuts: Vec<Bound> = [0, 4096, 4097].map(Bound::Slot).to_vec();
         let boundaries = cut(&cuts, 8);
         let slots: Vec<u16> = boundaries

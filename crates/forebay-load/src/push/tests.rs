@@ -139,7 +139,7 @@ fn the_gate_holds_a_version_that_lost_rows_and_force_lets_it_pass() {
 }
 
 #[test]
-fn bad_rows_fail_are_skipped_or_written_down() {
+fn bad_rows_fail_are_skipped_or_written_to_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let csv = dir.path().join("birds.csv");

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_drawn_evenly_from_all_that_was_seen() {
+    fn keys_are_drawn_evenly_from_all_seen_keys() {
         let mut drawn = DrawnKeys::default();
         for number in 0..100_000_u32 {
             drawn.see(&number.to_be_bytes(), 10);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_scattered_and_each_seed_scatters_them_otherwise() {
+    fn neighbours_are_scattered_differently_by_each_seed() {
         let key = |number: u32| format!("k{number:07}").into_bytes();
         let upper = |seed| (0..4096).filter(move |number| mixed(seed, &key(*number)) >> 63 == 1);
         for seed in 0..8 {

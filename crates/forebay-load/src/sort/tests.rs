@@ -152,7 +152,7 @@ fn a_collector_leaves_room_for_copies_of_its_largest_record() {
 }
 
 #[test]
-fn what_goes_in_comes_out_sorted_whatever_the_memory() {
+fn all_records_are_sorted_with_any_amount_of_memory() {
     for (seed, memory_bytes) in [(1, 64 << 20), (2, 3 << 20), (3, 3 << 20)] {
         for order in [Order::Hashed, Order::Ordered] {
             for duplicates in [Duplicates::First, Duplicates::Last] {
@@ -267,7 +267,7 @@ fn walked(plan: &SortPlan, units: &[Vec<Record>], begins: Vec<Bound>) -> Vec<Rec
 }
 
 #[test]
-fn other_orders_give_all_records_and_keys_for_who_plans() {
+fn other_arrangements_give_all_records_and_keys_for_planning() {
     let mut rng = Rng(8);
     let mut record = || {
         let value = vec![b'v'; rng.below(300) as usize];

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_count_what_they_hold() {
+    fn lists_count_their_items() {
         let long = vec![Some(7); 300];
         let rows = [Some(long.clone()), None, Some(vec![]), Some(long)];
         let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(rows);

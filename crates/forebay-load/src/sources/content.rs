@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_bytes_tell_what_a_file_is() {
+    fn first_bytes_identify_the_kind_of_a_file() {
         for (head, expected) in [
             (&b"PAR1\x15\x04"[..], "it is Parquet"),
             (b"\xff\xff\xff\xff\x10\0\0\0", "it is Arrow"),

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_says_otherwise_is_found_out() {
+    fn a_file_that_contradicts_its_directory_is_detected() {
         let fields = Fields::from(vec![Field::new("year", DataType::Int32, true)]);
         let batch = |values: Vec<Option<i32>>| {
             let column: ArrayRef = Arc::new(arrow_array::Int32Array::from(values));

@@ -59,9 +59,9 @@ pub(crate) use origin::row_as_json;
 pub use origin::{Origin, Place, Reject};
 use parquet::ParquetFile;
 pub use spool::Spool;
+use text_files::TextFormat;
 pub use text_files::guesses::Guesses;
 use text_files::text::TextFile;
-use text_files::text_format::TextFormat;
 use union::{FileColumns, unite};
 pub use unit::SourceUnit;
 

@@ -28,7 +28,7 @@ use super::{PullError, PullRate};
 use crate::objects::start_runtime;
 
 const PARTITIONS: usize = 4;
-static GO_ON: AtomicBool = AtomicBool::new(false);
+static NOT_STOPPED: AtomicBool = AtomicBool::new(false);
 
 fn root() -> &'static Path {
     Path::new("/store")
@@ -229,7 +229,7 @@ impl TestOrigin {
 }
 
 fn prepare(fetcher: &Fetcher, table: &str, version: u64, origins: &Origins<'_>) -> Prepared {
-    let prepared = fetcher.prepare(&name(table), version, origins, &GO_ON);
+    let prepared = fetcher.prepare(&name(table), version, origins, &NOT_STOPPED);
     prepared.unwrap()
 }
 
@@ -240,7 +240,7 @@ fn assert_sound(table: &Table, version: u64, runs: usize) {
 }
 
 #[test]
-fn what_is_held_comes_and_is_proven_and_the_rest_later() {
+fn held_partitions_are_fetched_and_verified_and_others_later() {
     let (there, store) = TestOrigin::new();
     push(&store, "t", 200, 100);
     let manifest = store.table(&name("t")).unwrap().manifest(1).unwrap();
@@ -279,7 +279,7 @@ fn what_is_held_comes_and_is_proven_and_the_rest_later() {
 }
 
 #[test]
-fn peers_come_first_and_those_that_fail_or_lie_are_passed_over() {
+fn peers_are_asked_first_and_faulty_ones_are_skipped() {
     use Flaw::{Cuts, Damages, None, Refuses};
     let (there, store) = TestOrigin::new();
     push(&store, "t", 200, 100);
@@ -316,7 +316,7 @@ fn peers_come_first_and_those_that_fail_or_lie_are_passed_over() {
     let (fetcher, _) = there.here(&SimDisk::new(), &[0]);
     let origins = Origins::of(there.origin(Damages));
     let failed = fetcher
-        .prepare(&name("t"), 1, &origins, &GO_ON)
+        .prepare(&name("t"), 1, &origins, &NOT_STOPPED)
         .unwrap_err();
     assert!(
         matches!(failed, PullError::Unsound { version: 1, .. }),
@@ -327,7 +327,7 @@ fn peers_come_first_and_those_that_fail_or_lie_are_passed_over() {
 }
 
 #[test]
-fn what_is_here_is_prepared_while_the_store_is_away() {
+fn local_versions_are_prepared_while_the_store_is_unreachable() {
     let (there, store) = TestOrigin::new();
     for _ in 0..2 {
         push(&store, "t", 50, 10);
@@ -338,7 +338,7 @@ fn what_is_here_is_prepared_while_the_store_is_away() {
     // The origin answers that there is no such version.
     let dropped = Origins::of(Arc::new(nowhere));
     let refused = fetcher
-        .prepare(&name("t"), 1, &dropped, &GO_ON)
+        .prepare(&name("t"), 1, &dropped, &NOT_STOPPED)
         .unwrap_err();
     assert!(matches!(refused, PullError::Request { .. }), "{refused}");
     let away = || Origins::of(Arc::new(UnreachableOrigin));
@@ -350,7 +350,7 @@ fn what_is_here_is_prepared_while_the_store_is_away() {
     held.set([1, 2]);
     assert!(here(1).is_none());
     for version in [1, 2] {
-        let refused = fetcher.prepare(&name("t"), version, &away(), &GO_ON);
+        let refused = fetcher.prepare(&name("t"), version, &away(), &NOT_STOPPED);
         assert!(
             matches!(refused, Err(PullError::Request { .. })),
             "{refused:?}"
@@ -381,7 +381,7 @@ impl Origin for UnreachableOrigin {
 }
 
 #[test]
-fn a_file_goes_on_from_another_origin() {
+fn a_file_is_continued_from_another_origin() {
     let (there, store) = TestOrigin::new();
     push(&store, "t", 1, 24 << 20);
     let here = SimDisk::new();
@@ -389,7 +389,9 @@ fn a_file_goes_on_from_another_origin() {
     let manifest = store.table(&name("t")).unwrap().manifest(1).unwrap();
     let whole = fetcher.missing_bytes(&manifest);
     let dying = Origins::of(there.origin(Flaw::Dies));
-    let failed = fetcher.prepare(&name("t"), 1, &dying, &GO_ON).unwrap_err();
+    let failed = fetcher
+        .prepare(&name("t"), 1, &dying, &NOT_STOPPED)
+        .unwrap_err();
     assert!(failed.to_string().ends_with("it is dead"), "{failed}");
     let left = fetcher.missing_bytes(&manifest);
     assert!(left + RANGE_BYTES <= whole, "{left} of {whole}");
@@ -464,7 +466,7 @@ fn tables_are_prepared_side_by_side_and_pinned() {
 }
 
 #[test]
-fn whatever_fails_here_the_next_try_ends_well() {
+fn a_fetch_succeeds_after_a_failure_at_any_local_call() {
     let (there, store) = TestOrigin::new();
     push(&store, "t", 60, 20);
     let origins = there.origins();
@@ -482,7 +484,7 @@ fn whatever_fails_here_the_next_try_ends_well() {
             let disk = base.after_kill();
             let (fetcher, _) = there.here(&disk, &[0, 1, 3]);
             disk.plan(nth, fault);
-            let done = fetcher.prepare(&name("t"), 1, &origins, &GO_ON);
+            let done = fetcher.prepare(&name("t"), 1, &origins, &NOT_STOPPED);
             for found in [
                 disk.after_kill(),
                 disk.after_power_cut(1),
@@ -505,7 +507,7 @@ fn whatever_fails_here_the_next_try_ends_well() {
 }
 
 #[test]
-fn what_is_damaged_is_repaired_while_another_version_is_on_its_way() {
+fn damaged_files_are_repaired_while_another_version_is_fetched() {
     let (there, store) = TestOrigin::new();
     push(&store, "t", 50, 10);
     push(&store, "t", 60, 10);
@@ -531,7 +533,7 @@ fn what_is_damaged_is_repaired_while_another_version_is_on_its_way() {
         let damaged = table.files_of(&table.manifest(1).unwrap());
         base.remove(&damaged[1].path).unwrap();
         let origins = there.origins();
-        let repaired = fetcher.repair(&name("t"), false, &origins, &GO_ON);
+        let repaired = fetcher.repair(&name("t"), false, &origins, &NOT_STOPPED);
         gate.1.add_permits(1);
         assert_eq!(repaired.unwrap(), 1);
         assert_sound(&table, 1, PARTITIONS);
@@ -541,7 +543,7 @@ fn what_is_damaged_is_repaired_while_another_version_is_on_its_way() {
 }
 
 #[test]
-fn what_is_disproved_is_read_anew_and_brought() {
+fn disproved_files_are_read_again_and_fetched() {
     let (there, store) = TestOrigin::new();
     push(&store, "t", 50, 10);
     let base = SimDisk::new();

@@ -72,11 +72,11 @@ mod tests {
         pulls.begin(at(2000));
         pulls.fetched(2000);
         assert_eq!(pulls.bytes_per_s(at(2002)), Some(1000));
-        assert_eq!(pulls.bytes_per_s(at(2007)), Some(500), "it goes on");
+        assert_eq!(pulls.bytes_per_s(at(2007)), Some(500), "the pull continues");
     }
 
     #[test]
-    fn what_was_long_ago_weighs_less() {
+    fn older_measurements_weigh_less() {
         let mut pulls = MeasuredPulls::default();
         pulls.begin(at(0));
         for second in 1..=600 {

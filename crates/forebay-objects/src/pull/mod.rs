@@ -2,7 +2,7 @@
 //!
 //! A thread requests the store's document of all tables (`all_tables`), by requests that return no
 //! content while nothing has changed. It checks the pointers whose entries have changed. Commands
-//! and other nodes send hints when to ask (`hints`).
+//! and other nodes send hints when to ask.
 //!
 //! If a pointer names a version that the cache lacks, another thread fetches it (`fetch_version`),
 //! in two steps. First the version is prepared: its files are fetched by ranges, throttled,
@@ -11,7 +11,6 @@
 //! unreachable store stops nothing that serves from the cache.
 
 mod all_tables;
-mod claim;
 pub(crate) mod error;
 mod fetch;
 #[cfg(test)]
@@ -19,7 +18,6 @@ mod fetch_tests;
 mod fetch_version;
 mod fetching;
 mod file_turns;
-mod hints;
 mod jobs;
 mod measured;
 mod origin;
@@ -34,13 +32,15 @@ mod turns;
 mod watch;
 mod watched;
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_engine::{RunId, StoreError, TableName};
-use forebay_io::start_thread;
+use forebay_engine::{RunId, Store, StoreError, TableName};
+use forebay_io::{Disk, replace_file, start_thread};
 
 use crate::address::Address;
 use crate::backend::Patience;
@@ -54,12 +54,12 @@ pub use pulled_store::PulledVersion;
 pub use state::{PullState, TablePull};
 pub use throttle::{PullActive, PullRate, PullThrottle};
 
-pub use claim::{claim, is_claimed};
-use hints::Hints;
 use pace::Pacer;
 use pulled_store::PulledStore;
-use watch::Watcher;
+use watch::{Hints, Watcher};
 
+/// The file that marks a directory as the cache of one store in object storage.
+const CLAIM_FILE: &str = "pulled-from";
 /// With a node's other requests, 0.2 requests a second.
 const DEFAULT_POLL: Duration = Duration::from_secs(6);
 
@@ -246,4 +246,45 @@ impl Drop for Pulling {
             let _ = thread.join();
         }
     }
+}
+
+/// Returns whether a directory is a cache, of any store.
+pub fn is_claimed(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
+    disk.exists(&dir.join(CLAIM_FILE))
+}
+
+/// Makes sure that a local store is the cache of the store at `url`, or of whatever other text
+/// identifies it. Marks it if it is empty. What that store does not have is removed from the cache,
+/// so nothing else may be in it.
+pub fn claim(local: &Store, url: &str) -> Result<(), PullError> {
+    let path = local.root().join(CLAIM_FILE);
+    let at = |source| PullError::Disk {
+        name: path.display().to_string(),
+        source,
+    };
+    let other = |other: String| PullError::NotACache {
+        dir: local.root().to_path_buf(),
+        other,
+    };
+    match local.disk().read(&path) {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            match text.trim() {
+                known if known == url => Ok(()),
+                known => Err(other(format!("is the cache of {known}"))),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if holds_tables(local)? {
+                return Err(other("holds tables of its own".to_owned()));
+            }
+            let path: &Path = &path;
+            replace_file(&**local.disk(), path, format!("{url}\n").as_bytes()).map_err(at)
+        }
+        Err(error) => Err(at(error)),
+    }
+}
+
+fn holds_tables(local: &Store) -> Result<bool, StoreError> {
+    Ok(!local.tables()?.is_empty() || !local.live_tables()?.is_empty())
 }

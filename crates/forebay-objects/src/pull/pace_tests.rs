@@ -70,7 +70,7 @@ fn slow_serving_lowers_the_rate_and_fast_serving_raises_it() {
     }
     assert!(limits.is_sorted_by(|a, b| a >= b), "{limits:?}");
     assert!(limits[1] <= 32 * MIB, "{limits:?}");
-    assert_eq!(limits[8], FLOOR_BYTES, "it never starves");
+    assert_eq!(limits[8], FLOOR_BYTES, "a pull never stops");
     assert!(throttle.slowed() >= 3);
     let slowed = throttle.slowed();
     let mut limits = vec![FLOOR_BYTES];
@@ -78,7 +78,10 @@ fn slow_serving_lowers_the_rate_and_fast_serving_raises_it() {
         limits.push(bench.look(1000, 4, 400 * MIB).expect("a limit"));
     }
     assert!(limits.is_sorted(), "{limits:?}");
-    assert!(limits[1] < 2 * FLOOR_BYTES, "slowly: {limits:?}");
+    assert!(
+        limits[1] < 2 * FLOOR_BYTES,
+        "the rate rises slowly: {limits:?}"
+    );
     assert_eq!(limits[60], 64 * MIB);
     assert_eq!(throttle.slowed(), slowed);
     drop(active);
@@ -90,7 +93,7 @@ fn with_nothing_served_a_pull_goes_at_full_speed() {
     let throttle = Arc::clone(&bench.throttle);
     let _active = throttle.begin();
     for _ in 0..20 {
-        // A few commands are no load, whatever they take.
+        // A few commands are no load, at any latency.
         assert_eq!(bench.look(2, 20, 400 * MIB), None);
     }
     assert_eq!(throttle.slowed(), 0);
@@ -105,7 +108,7 @@ fn a_limit_is_lifted_when_the_load_ends_or_the_pull_does() {
     let throttle = Arc::clone(&bench.throttle);
     let active = throttle.begin();
     let first = bench.look(1000, 12, 256 * MIB).expect("a limit");
-    assert!(first <= 8 * MIB, "half of what was brought: {first}");
+    assert!(first <= 8 * MIB, "half of the fetched bytes: {first}");
     // In two seconds without commands it doubles; a limit that delays nothing is removed.
     let mut looks = 0;
     while bench.look(0, 0, 64 * MIB).is_some() {
@@ -114,14 +117,18 @@ fn a_limit_is_lifted_when_the_load_ends_or_the_pull_does() {
     }
     bench.look(1000, 12, 256 * MIB).expect("a limit");
     drop(active);
-    assert_eq!(bench.look(1000, 4, 0), Some(16 * MIB), "for the next one");
+    assert_eq!(
+        bench.look(1000, 4, 0),
+        Some(16 * MIB),
+        "the next pull begins with it"
+    );
     assert_eq!(bench.look(0, 4, 0), Some(16 * MIB));
     let quiet: Vec<_> = (0..5).map(|_| bench.look(0, 4, 0)).collect();
-    assert_eq!(quiet.last(), Some(&None), "nobody is served");
+    assert_eq!(quiet.last(), Some(&None), "no client is served");
 }
 
 #[test]
-fn a_pull_beside_commands_that_do_not_suffer_is_soon_without_a_limit() {
+fn a_pull_that_slows_no_commands_is_soon_unlimited() {
     let mut bench = Bench::new(None);
     for _ in 0..5 {
         bench.look(1000, 4, 0);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_ones_pass_large_ones_and_wait_for_their_own_size() {
+    fn small_files_pass_large_ones_and_wait_for_their_own_size() {
         let (turns, wanted) = (SizeTurns::default(), AtomicBool::new(false));
         let large = turns.wait(1 << 40, &wanted).unwrap();
         let middle = turns.wait(1 << 30, &wanted).unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_longer_wanted_leaves_the_line() {
+    fn a_stopped_fetch_leaves_the_queue() {
         let (turns, wanted) = (SizeTurns::default(), AtomicBool::new(false));
         let first = turns.wait(1 << 40, &wanted).unwrap();
         let gone = AtomicBool::new(true);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_number_of_tables_an_interval_has_one_request_and_a_fifth() {
+    fn an_interval_has_one_request_and_a_fifth_for_any_number_of_tables() {
         let mut turns = Turns::new(seconds(6), Duration::ZERO);
         let all = asked(&mut turns, true, 600);
         assert_eq!(all.len(), 120, "0.2 a second");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_asked_puts_looks_in_turn_off_but_not_for_long() {
+    fn other_requests_delay_regular_looks_only_briefly() {
         let mut turns = Turns::new(seconds(6), Duration::ZERO);
         for now in 1..=20 {
             turns.spend(seconds(now));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_followed_at_once_but_not_for_ever_and_none_is_lost() {
+    fn hints_are_followed_at_once_at_a_limited_rate_and_none_is_lost() {
         let mut turns = Turns::new(seconds(3600), Duration::ZERO);
         let begin = seconds(100);
         let followed = (0..1000).filter(|_| turns.follows_hint(begin)).count();

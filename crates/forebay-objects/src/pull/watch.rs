@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay_engine::TableName;
+use parking_lot::{Condvar, Mutex};
 use tracing::{info, warn};
 
 use super::all_tables::AllTables;
-use super::hints::Hints;
 use super::pulled_store::PulledStore;
 use super::turns::{Turn, Turns};
 use super::watched::WatchedTable;
@@ -25,6 +25,30 @@ const BEGIN_AGAIN: Duration = Duration::from_secs(2);
 /// The time until it is checked again whether a dropped table is gone; it doubles.
 const GONE: Duration = Duration::from_secs(2);
 const GONE_MOST: Duration = Duration::from_secs(600);
+
+/// The pending hint that the store has changed, from a command or another node.
+#[derive(Debug, Default)]
+pub struct Hints {
+    /// The stamp of the present document, if the hint has one; 0: it has none.
+    stamp: Mutex<Option<u64>>,
+    came: Condvar,
+}
+
+impl Hints {
+    pub fn give(&self, stamp: u64) {
+        *self.stamp.lock() = Some(stamp);
+        self.came.notify_all();
+    }
+
+    /// Waits for a hint, at most for `limit`.
+    pub fn wait(&self, limit: Duration) -> Option<u64> {
+        let mut stamp = self.stamp.lock();
+        if stamp.is_none() {
+            self.came.wait_for(&mut stamp, limit);
+        }
+        stamp.take()
+    }
+}
 
 pub struct Watcher {
     pulled: Arc<PulledStore>,

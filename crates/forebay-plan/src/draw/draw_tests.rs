@@ -63,7 +63,7 @@ fn the_matrix_has_only_nodes_that_send_or_receive() {
 }
 
 #[test]
-fn the_verdict_comes_first_and_the_steps_are_told_in_order() {
+fn the_verdict_is_first_and_the_steps_are_shown_in_order() {
     let picture = Picture {
         verdict: "worth it".to_owned(),
         steps: (0..22).map(|step| format!("step {step}")).collect(),
@@ -100,7 +100,7 @@ fn the_terminal_gets_bars_for_few_nodes() {
 }
 
 #[test]
-fn long_titles_are_told_whole_and_flows_have_names() {
+fn long_titles_are_shown_whole_and_flows_have_names() {
     let names = ["node-1", "a-very-long-name-of-a-node", "node-3"];
     let mut picture = picture(3);
     picture.names = names.map(str::to_owned).to_vec();
@@ -213,7 +213,7 @@ fn timed(nodes: usize) -> Picture {
 }
 
 #[test]
-fn the_timeline_tells_order_and_time() {
+fn the_timeline_shows_order_and_time() {
     let drawn = svg(&timed(4));
     assert_well_formed(&drawn);
     for words in [

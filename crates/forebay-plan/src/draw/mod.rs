@@ -1,7 +1,6 @@
 //! Draws plans for operators to review before they approve: one [`Picture`], as SVG or as text.
 
 mod canvas;
-mod copies;
 mod flows;
 mod overview;
 mod panels;
@@ -9,11 +8,10 @@ mod svg;
 mod text;
 mod timeline;
 
-pub use copies::timeline_of_copies;
 pub use overview::{CostBar, SplitBar};
 pub use svg::svg;
 pub use text::text;
-pub use timeline::{Activity, TimeBar, TimeUnit, Timeline};
+pub use timeline::{Activity, TimeBar, TimeUnit, Timeline, timeline_of_copies};
 
 /// A drawing's data: the nodes' load at each stage, the flows between nodes, and the figures.
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,7 @@
 //! Draws the picture as SVG.
 //!
-//! It has the verdict, cost and bound, the timeline, the splits, a panel of bars for each group of
-//! stages, the steps, and the flows between nodes.
+//! It has the verdict, cost and bound, the timeline, the splits, the steps, and the flows between
+//! nodes. Each group of stages has a panel of bars.
 //!
 //! With few nodes, each has its bar and its name. With many, bars become thin and each cell of the
 //! matrix has several nodes, so that the drawing keeps its size.

@@ -27,7 +27,6 @@ mod solve;
 mod split;
 mod state;
 mod timeline;
-mod trim;
 
 pub use holders::Holders;
 pub use limits::{Limits, UnmetLimit};

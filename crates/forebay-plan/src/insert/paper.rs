@@ -226,7 +226,7 @@ fn onload(vectors: &[Vector], bins: &[Bin], limit: f64, dest: &mut [u32]) -> Vec
 }
 
 /// Fills one bin from the vectors below and above its slope, so that their sum stays at its
-/// diagonal, while both components are below the bin's.
+/// diagonal. Stops once a component reaches the bin's.
 fn fill(pool: &mut Pool, slack: &mut Slack, mut low: usize, bin: Bin, dest: &mut [u32]) -> usize {
     let mut high = pool.next[low];
     let (mut x, mut y) = (0.0, 0.0);

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_are_even_by_samples_of_both_kinds() {
+    fn split_points_are_even_by_samples_of_both_kinds() {
         let (existing, new) = (keys(0..100), keys((100..300).step_by(2)));
         let existing = weighted(&existing, 1.0);
         let new = weighted(&new, 3.0);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_cannot_be_cut() {
+    fn one_key_cannot_be_split() {
         let same = keys([5; 50]);
         let samples = weighted(&same, 1.0);
         let none = weighted(&[], 1.0);

@@ -3,7 +3,8 @@
 //! The cost of a layout is a sum:
 //!
 //! - for each node and each prefix of the lists, the square of the distance of its load from its
-//!   share, as a part of that share, weighed by the share;
+//!   share; the distance is measured as a part of the share, and the square is weighed by the
+//!   share;
 //! - the amount copied from the old layout, times [`Prices::copied`];
 //! - the places with another primary than in the old layout, or with their entries in another
 //!   order;

@@ -6,10 +6,10 @@
 //!   be. Each replica goes to the partition that is hottest at that moment. Without an upper bound
 //!   this is Adams' apportionment.
 //! - `l1`: the paper's sum over i of |R_i / S - load_i / total load|. The gain of one more replica
-//!   is 1/S up to the partition's fair share, falls in the step that crosses it, and is -1/S from
-//!   there. So it never rises again, and the greedy algorithm is exact. Most steps tie. A tie goes
-//!   to the partition that is hottest per replica, then to the one with fewer replicas, then to the
-//!   lower number. Of all L1 optima, that gives one whose hottest replica is coolest.
+//!   is 1/S up to the partition's fair share. It falls in the step that crosses the share, and is
+//!   -1/S from there. So it never rises again, and the greedy algorithm is exact. Most steps tie. A
+//!   tie goes to the partition that is hottest per replica, then to the one with fewer replicas,
+//!   then to the lower number. Of all L1 optima, that gives one whose hottest replica is coolest.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_plan_goes_on_to_the_same_end() {
+    fn a_resumed_plan_has_the_same_end() {
         let (plan, map) = plan_and_map();
         let end = plan.simulate(map.clone()).expect("the whole plan");
         for stop in plan.batches(40.0) {

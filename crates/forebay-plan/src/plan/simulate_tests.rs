@@ -64,7 +64,7 @@ fn a_move_is_a_copy_a_hand_over_and_a_drop() {
 }
 
 #[test]
-fn a_split_cuts_the_range_and_takes_the_next_number() {
+fn a_split_divides_the_range_and_takes_the_next_number() {
     let at = Some(Key::Integer(20));
     let map = run(&[
         Action::Split {
@@ -92,7 +92,7 @@ fn a_split_cuts_the_range_and_takes_the_next_number() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn impossible_actions_are_refused() {
     for (action, why) in [
         (
             Action::Copy {

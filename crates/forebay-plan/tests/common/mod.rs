@@ -69,7 +69,7 @@ pub fn exact(problem: &Problem) -> f64 {
                 .collect::<Vec<_>>(),
         ),
     };
-    search.go_on(0);
+    search.place_from(0);
     search.best
 }
 
@@ -84,7 +84,7 @@ struct Exact<'p> {
 }
 
 impl Exact<'_> {
-    fn go_on(&mut self, depth: usize) {
+    fn place_from(&mut self, depth: usize) {
         let max = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         let cost = max(&self.insert) + max(&self.moving);
         if cost >= self.best {
@@ -110,7 +110,7 @@ impl Exact<'_> {
                 self.moving[home] += item.moving / self.problem.machines[home].move_speed;
             }
             self.placed[index] = Some(to);
-            self.go_on(depth + 1);
+            self.place_from(depth + 1);
             self.placed[index] = None;
             (self.insert[to], self.moving[to], self.moving[home]) = kept;
         }

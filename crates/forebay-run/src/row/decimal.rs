@@ -1,4 +1,25 @@
-//! Formats decimals exactly as text.
+//! Formats integers and decimals exactly as text.
+
+pub(super) fn write_int(value: i64, out: &mut Vec<u8>) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    write_uint(value.unsigned_abs(), out);
+}
+
+pub(super) fn write_uint(mut value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
 
 /// Appends `value` times 10^-scale: `12.340` for 12340 at scale 3, `1200` for 12 at scale -2.
 pub fn write_decimal(value: i128, scale: i8, out: &mut Vec<u8>) {

@@ -2,9 +2,9 @@
 //!
 //! Integers and decimals are numbers with all their digits. NaN and the infinities, which JSON
 //! lacks, are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Binary is a string if it is
-//! UTF-8, else `{"base64": "..."}`. A map is an object if its keys are scalars (by their text,
-//! binary ones as [`super::write_binary_text`] says), else an array of objects with `key` and
-//! `value`.
+//! UTF-8, else `{"base64": "..."}`. A map is an object if its keys are scalars, else an array of
+//! objects with `key` and `value`. The names in that object are the keys' text, of binary keys as
+//! [`super::write_binary_text`] says.
 
 use super::base64::{is_plain, write_base64_object, write_binary_text};
 use super::datum::{Datum, f16_to_f32};

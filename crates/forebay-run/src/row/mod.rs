@@ -39,7 +39,6 @@
 mod base64;
 mod datum;
 mod decimal;
-mod digits;
 mod given;
 mod json;
 mod kind_name;
@@ -47,7 +46,6 @@ mod list;
 mod list_writer;
 mod pack;
 mod schema;
-mod span;
 mod text;
 mod time;
 mod view;

@@ -3,10 +3,8 @@
 use std::io::Write;
 
 use super::datum::{Datum, f16_to_f32};
-use super::decimal::{write_decimal, write_decimal256};
-use super::digits::{write_int, write_uint};
-use super::span::{write_duration, write_interval};
-use super::time::{write_date, write_time, write_timestamp};
+use super::decimal::{write_decimal, write_decimal256, write_int, write_uint};
+use super::time::{write_date, write_duration, write_interval, write_time, write_timestamp};
 
 /// Appends a scalar as text; if it is null or nested, returns `false` and appends nothing.
 pub(super) fn write_scalar(value: &Datum<'_>, out: &mut Vec<u8>) -> bool {

@@ -92,7 +92,7 @@ impl<'a> RowView<'a> {
     /// appends nothing.
     ///
     /// Numbers are decimal, booleans `true` and `false`, dates and times ISO 8601 (timestamps with
-    /// a zone in UTC with `Z`), text and binary their bytes, lists, structs and maps JSON.
+    /// a zone in UTC with `Z`). Text and binary are their bytes; lists, structs and maps are JSON.
     #[inline]
     pub fn text(&self, column: usize, out: &mut Vec<u8>) -> Result<bool, RowError> {
         self.datum(column)?.write_text(out)

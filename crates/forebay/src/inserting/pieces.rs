@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_keep_to_a_node_and_then_help_where_most_is_left() {
+    fn clients_finish_a_node_then_help_the_one_with_most_work_left() {
         let queue = PieceQueue::of(vec![[0, 1].into(), [2, 3, 4, 5, 6].into(), [7].into()]);
         let taken: Vec<_> = [0, 1, 2, 3, 2, 0, 1]
             .map(|client| queue.next(client))

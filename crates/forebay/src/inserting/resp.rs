@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_of_every_kind_are_read_once_they_are_whole() {
+    fn answers_of_every_kind_are_read_once_they_are_complete() {
         let bulk = |text: &str| RespAnswer::Bulk(text.as_bytes().to_vec());
         let cases = [
             ("+OK\r\n", RespAnswer::Simple("OK".to_owned())),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn malformed_answers_are_refused() {
         let deep = "*1\r\n".repeat(20);
         for text in [
             "HTTP/1.1 400\r\n",

@@ -130,14 +130,14 @@ fn at(node: u16, keys: &[&str]) -> Vec<(u16, String)> {
 }
 
 #[test]
-fn rows_go_to_who_leads_their_partition_in_their_order() {
+fn rows_go_to_the_leader_of_their_partition_in_order() {
     let (sent, rows, came) = send(ScriptedAnswers::of([1, 2]), &updates(&["c", "x", "a", "m"]));
     assert_eq!((sent, rows), (Ok(()), 4));
     assert_eq!(came, [at(1, &["c", "a"]), at(2, &["x", "m"])].concat());
 }
 
 #[test]
-fn a_row_that_is_led_elsewhere_goes_there() {
+fn a_redirected_row_goes_to_the_named_node() {
     let reported = ScriptedAnswers::of([1, 1]).announce(1, Ok(vec![ok(), error("MOVED 7 node:2")]));
     let (sent, rows, came) = send(reported, &updates(&["a", "x"]));
     assert_eq!((sent, rows), (Ok(()), 2));
@@ -145,7 +145,7 @@ fn a_row_that_is_led_elsewhere_goes_there() {
 }
 
 #[test]
-fn rows_that_set_or_delete_are_sent_again_whatever_became_of_them() {
+fn rows_that_set_or_delete_are_sent_again_after_any_outcome() {
     let broken = WireFailure::Broken(vec![ok()], "node:1: it closed the connection".to_owned());
     let reported = ScriptedAnswers::of([1, 1]);
     let reported = reported
@@ -158,7 +158,7 @@ fn rows_that_set_or_delete_are_sent_again_whatever_became_of_them() {
     ];
     let (sent, written, came) = send(reported, &rows);
     assert_eq!((sent, written), (Ok(()), 3));
-    // The failed node is avoided until it has had time.
+    // The client avoids the failed node for a while.
     assert_eq!(
         came[..5],
         [at(1, &["a", "b", "c"]), at(2, &["b", "c"])].concat()
@@ -167,7 +167,7 @@ fn rows_that_set_or_delete_are_sent_again_whatever_became_of_them() {
 }
 
 #[test]
-fn deltas_are_sent_again_only_where_they_were_not_added() {
+fn deltas_are_sent_again_only_if_they_were_not_applied() {
     let reported = ScriptedAnswers::of([1, 1]);
     let reported = reported.announce(1, Err(WireFailure::Unreached("node:1: refused".to_owned())));
     let reported = reported.announce(
@@ -200,14 +200,14 @@ fn deltas_are_sent_again_only_where_they_were_not_added() {
 }
 
 #[test]
-fn a_row_that_is_refused_ends_it_and_names_its_key() {
+fn a_refused_row_ends_the_insert_and_names_its_key() {
     let reported =
         ScriptedAnswers::of([1, 2]).announce(1, Ok(vec![ok(), error("ERR no value of it")]));
     let (sent, rows, _) = send(reported, &updates(&["a", "b", "x"]));
     let Err(InsertError::RowRefused { key, .. }) = &sent else {
         panic!("{sent:?}");
     };
-    // What others have written is counted.
+    // The row of the other node is counted.
     assert_eq!((&key[..], rows), (&b"b"[..], 2));
     let reported = ScriptedAnswers::of([1, 2]).announce(1, Ok(vec![error("NOPERM not you")]));
     let (sent, ..) = send(reported, &updates(&["a"]));
@@ -218,7 +218,7 @@ fn a_row_that_is_refused_ends_it_and_names_its_key() {
 }
 
 #[test]
-fn an_insert_that_comes_to_nothing_ends() {
+fn an_insert_without_progress_ends() {
     let mut reported = ScriptedAnswers::of([1, 1]);
     for _ in 0..10_000 {
         for node in [1, 2] {
@@ -227,7 +227,7 @@ fn an_insert_that_comes_to_nothing_ends() {
     }
     let (sent, rows, _) = send(reported, &updates(&["a"]));
     assert_eq!(rows, 0);
-    let words = sent.expect_err("it ends").to_string();
+    let words = sent.expect_err("the insert ends").to_string();
     assert!(
         words.contains("no row was taken for 60 s: NOREPLICAS"),
         "{words}"

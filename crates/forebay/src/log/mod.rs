@@ -24,7 +24,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use self::limit::LineLimit;
 use self::record::Record;
-use crate::printing::output::Output;
+use crate::printing::Output;
 
 /// The most lines that wait to be written.
 const QUEUE_LINES: usize = 4096;

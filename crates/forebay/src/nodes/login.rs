@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_password_goes_in_clear_to_other_machines() {
+    fn no_password_is_sent_unencrypted_to_other_machines() {
         let at = |host: &str| HostPort::new(host, 6379);
         let clear = NodeLogin::default();
         for here in ["127.0.0.1", "127.3.3.3", "localhost", "::1", "[::1]"] {

@@ -1,6 +1,5 @@
 //! The nodes of a cluster, as commands ask them.
 
-pub(crate) mod ask;
 pub(crate) mod login;
 pub(crate) mod node_http;
 pub(crate) mod node_key;

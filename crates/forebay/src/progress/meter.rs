@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_how_fast_and_how_long() {
+    fn a_line_shows_progress_rate_and_remaining_time() {
         let reading = Reading::new(
             "reading",
             120_000,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_done_and_nothing_known_divides_by_nothing() {
+    fn no_progress_and_an_unknown_total_are_no_division_by_zero() {
         let reading = Reading::new("sorting", 0, None, Unit::Bytes, Duration::ZERO);
         assert_eq!(reading.line(), "sorting: 0 B, 0 B/s");
         let empty = Reading::new("sorting", 0, Some(0), Unit::Rows, Duration::ZERO);

@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 
 use forebay_load::progress::{Progress, Silent};
 
-use crate::printing::output::Output;
+use crate::printing::Output;
 
 /// Returns the display for the output: none with --quiet, objects with `--json`, bars on a
 /// terminal, lines otherwise.

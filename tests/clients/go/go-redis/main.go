@@ -1,4 +1,4 @@
-// go-redis, as ../reading says. Replicas: RouteRandomly, the primary and its replicas by chance.
+// go-redis as a client of ../reading. Replicas: RouteRandomly, a random node of the primary and its replicas.
 package main
 
 import (

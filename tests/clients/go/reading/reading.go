@@ -1,4 +1,4 @@
-// Package reading has what the clients in Go read, and what they note: ../python/reading.py, in other words.
+// Package reading has the reads of the Go clients, and their results. See ../python/reading.py.
 package reading
 
 import (
@@ -31,7 +31,7 @@ type failures struct {
 	Text  string  `json:"text"`
 }
 
-// Reading is what a client reads, and what came of it.
+// Reading holds the reads of a client, and their results.
 type Reading struct {
 	Replicas  bool     `json:"-"`
 	Addresses []string `json:"-"`
@@ -52,7 +52,7 @@ type Reading struct {
 	answeredAt       time.Time
 }
 
-// New takes the arguments of the command line; module is the client's, whose version is told.
+// New takes the arguments of the command line. It reports the version of the client's module.
 func New(client, module string, splits bool) *Reading {
 	r := &Reading{Client: client, Variant: os.Args[1], Splits: splits}
 	r.Replicas = r.Variant == "replicas"
@@ -69,7 +69,7 @@ func New(client, module string, splits bool) *Reading {
 	return r
 }
 
-// GETs of both tables, an MGET of one slot, and one over slots, by turns.
+// In turn: a GET of each table, an MGET of one slot, and an MGET over slots.
 func (r *Reading) keys(count int) []string {
 	group, kind := count*stride%r.groups, count%4
 	if kind < 2 {
@@ -88,7 +88,7 @@ func (r *Reading) keys(count int) []string {
 	return keys
 }
 
-// OneSlot says whether keys have the hash tag in common.
+// OneSlot reports whether all keys have the same hash tag.
 func OneSlot(keys []string) bool {
 	for _, key := range keys {
 		if strings.Split(key, ":")[1] != strings.Split(keys[0], ":")[1] {
@@ -98,7 +98,7 @@ func OneSlot(keys []string) bool {
 	return true
 }
 
-// Loop reads by get and mget until standard input ends, and prints what came of it.
+// Loop reads by get and mget until standard input ends, and prints the results.
 func (r *Reading) Loop(get func(string) (string, error), mget func([]string) ([]string, error)) {
 	var over atomic.Bool
 	go func() {
@@ -184,7 +184,7 @@ func (r *Reading) failed(kind, text string) {
 
 var errorCode = regexp.MustCompile(`^[A-Z]+ `)
 
-// kindOf gives the first word of an error of the server, the type of any other.
+// kindOf returns the first word of a server's error, or the type of another error.
 func kindOf(err error) string {
 	if code := errorCode.FindString(err.Error()); code != "" {
 		return strings.TrimSpace(code)

@@ -1,4 +1,4 @@
-// rueidis, as ../reading says. Replicas: SendToReplicas for all that only reads.
+// rueidis as a client of ../reading. Replicas: SendToReplicas for all read commands.
 package main
 
 import (

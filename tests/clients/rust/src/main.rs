@@ -1,4 +1,4 @@
-//! redis-rs, as reading.rs says: its blocking client, or that for tokio. Replicas: one by chance.
+//! redis-rs as a client of reading.rs: its blocking client, or the tokio client. Replicas: a random one.
 
 mod reading;
 
@@ -9,7 +9,7 @@ use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_read_routing::RandomReplicaStrategy;
 use redis::{AsyncCommands, Commands, ErrorKind, RedisResult};
 
-/// As Cargo.toml has it.
+/// The version in Cargo.toml.
 const VERSION: &str = "1.8.1";
 
 fn client(reading: &Reading) -> RedisResult<ClusterClient> {
@@ -29,7 +29,7 @@ fn blocking() -> RedisResult<()> {
             [key] => connection.get(key).map(|one| vec![one]),
             keys => connection.mget(keys),
         };
-        // 1.8.1 panics when one part of a split MGET is answered with MOVED.
+        // 1.8.1 panics if one part of a split MGET gets MOVED.
         catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
             let what = "the client panicked (see its log)";
             Err((ErrorKind::Extension, "PANIC", what.to_owned()).into())

@@ -1,4 +1,4 @@
-//! What the clients in Rust read, and what they note: ../../python/reading.py, in other words.
+//! The reads of the Rust clients, and their results. See ../../python/reading.py.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,7 +16,7 @@ const SPELL_S: f64 = 2.0;
 
 type Values = Vec<Option<String>>;
 
-/// Failures of one kind without a longer pause between them.
+/// Failures of one kind with short pauses between them.
 struct Spell {
     kind: String,
     count: u64,
@@ -41,7 +41,7 @@ pub struct Reading {
     answered_at: Option<Instant>,
 }
 
-/// What an answer shows.
+/// The content of an answer.
 enum Seen {
     /// The version of each table.
     Versions(BTreeMap<String, u32>),
@@ -50,7 +50,7 @@ enum Seen {
 }
 
 impl Reading {
-    /// By the command line: which client, then what all programs take.
+    /// Takes the command line: the client, then the arguments of all programs.
     pub fn new(client: &'static str, version: &'static str) -> Reading {
         let words: Vec<String> = std::env::args().skip(2).collect();
         let number = |i: usize| words[i].parse().expect("a number");
@@ -82,13 +82,13 @@ impl Reading {
         self.variant == "replicas"
     }
 
-    /// Reads until standard input ends, and prints what came of it.
+    /// Reads until standard input ends, and prints the results.
     pub fn run(mut self, mut read: impl FnMut(&[String]) -> RedisResult<Values>) {
         let over = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&over);
+        let end = Arc::clone(&over);
         std::thread::spawn(move || {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
-            told.store(true, Ordering::Relaxed);
+            end.store(true, Ordering::Relaxed);
         });
         let mut count = 0;
         while !over.load(Ordering::Relaxed) {
@@ -100,10 +100,10 @@ impl Reading {
             }
             std::thread::sleep(PAUSE);
         }
-        println!("{}", self.told());
+        println!("{}", self.results());
     }
 
-    /// GETs of both tables, an MGET of one slot, and one over slots, by turns.
+    /// In turn: a GET of each table, an MGET of one slot, and an MGET over slots.
     fn keys(&self, count: usize) -> Vec<String> {
         let group = count * STRIDE % self.groups;
         match count % 4 {
@@ -132,7 +132,7 @@ impl Reading {
         let slot = |key: &String| key.split(':').nth(1).map(str::to_owned);
         match self.seen(keys, values) {
             Seen::Versions(seen) => self.last.extend(seen),
-            // The client's own doing: its parts are commands of their own.
+            // The client splits the MGET, so its parts are separate commands.
             Seen::TwoVersions if keys.iter().any(|key| slot(key) != slot(&keys[0])) => {
                 self.parts += 1
             }
@@ -194,7 +194,7 @@ impl Reading {
         });
     }
 
-    fn told(&self) -> Value {
+    fn results(&self) -> Value {
         let spell = |one: &Spell| json!({"kind": one.kind, "count": one.count, "since": one.since, "until": one.until, "text": one.text});
         json!({
             "client": self.client,

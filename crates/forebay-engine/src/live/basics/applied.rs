@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn places_come_back_from_json() {
+    fn places_are_read_back_from_json() {
         for place in [AppliedPlace::default(), at(7, 0), at(7, 3)] {
             let text = serde_json::to_string(&place).unwrap();
             assert_eq!(serde_json::from_str::<AppliedPlace>(&text).unwrap(), place);
@@ -177,10 +177,10 @@ mod tests {
         };
         let before = at(7, 0);
         assert!(entry.follows(&before, 0) && !entry.follows(&before, 1));
-        let half = entry.place_after(0, &before);
-        assert_eq!((half.position(), half.stamp_ms), ((7, 1), 80));
-        assert!(entry.follows(&half, 1) && !entry.follows(&half, 0));
-        let loaded = AppliedPlace { loaded: 5, ..half };
+        let begun = entry.place_after(0, &before);
+        assert_eq!((begun.position(), begun.stamp_ms), ((7, 1), 80));
+        assert!(entry.follows(&begun, 1) && !entry.follows(&begun, 0));
+        let loaded = AppliedPlace { loaded: 5, ..begun };
         let whole = entry.place_after(1, &loaded);
         assert_eq!(
             whole,
@@ -188,7 +188,7 @@ mod tests {
                 loaded: 5,
                 ..at(8, 0)
             },
-            "an entry says nothing of loads"
+            "an entry does not mention loads"
         );
         assert!(!entry.follows(&whole, 0));
         let older_term = AppliedPlace { term: 3, ..before };

@@ -63,7 +63,7 @@ mod tests {
 
     /// The paper's figure 1: eleven documents at b = 3 become runs of 9, 1 and 1.
     #[test]
-    fn the_papers_figure_comes_out() {
+    fn the_papers_figure_is_reproduced() {
         let mut levels: Vec<u32> = Vec::new();
         let mut merges = 0;
         for document in [0; 11] {

@@ -317,7 +317,7 @@ mod tests {
     use crate::live::basics::removed::KeyRange;
 
     #[test]
-    fn a_manifest_comes_back_and_any_changed_byte_shows() {
+    fn a_manifest_is_read_back_and_any_changed_byte_is_detected() {
         let table = TableName::new("t").unwrap();
         let mut manifest = LiveManifest::new(table, 7, 5, LiveDraft::hashed());
         let id = RunId::new("a-1").unwrap();
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_raised_and_never_taken_back() {
+    fn a_place_only_rises() {
         let table = TableName::new("t").unwrap();
         let draft = LiveDraft::hashed().replicated(Replication::Leader);
         let mut manifest = LiveManifest::new(table, 7, 5, draft);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_format_did_not_say_is_added() {
+    fn values_that_an_older_format_lacks_are_added() {
         let table = TableName::new("t").unwrap();
         let manifest = LiveManifest::new(table, 7, 5, LiveDraft::hashed());
         let mut old = serde_json::to_value(&manifest).unwrap();

@@ -4,7 +4,6 @@
 pub(in crate::live) mod applied;
 pub(in crate::live) mod batch;
 pub(in crate::live) mod content;
-pub(in crate::live) mod damage;
 pub(in crate::live) mod error;
 pub(in crate::live) mod expiry;
 pub(in crate::live) mod levels;

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_back_from_json() {
+    fn options_are_read_back_from_json() {
         let plain = LiveDraft::hashed().delta(DeltaKind::AddI64);
         let replicated = plain.clone().replicated(Replication::Leader);
         for (draft, is_named) in [(plain, false), (replicated, true)] {

@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_comes_back_and_none_is_read_from_a_part_of_it(
+        fn a_record_is_read_back_whole_or_not_at_all(
             key in proptest::collection::vec(any::<u8>(), 0..300),
             value in proptest::collection::vec(any::<u8>(), 0..300),
             before in 0usize..5,

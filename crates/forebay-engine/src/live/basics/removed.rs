@@ -369,7 +369,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_cover_what_was_added_and_leave_the_rest(
+        fn ranges_cover_the_added_keys_and_no_others(
             added in proptest::collection::vec(any::<RangeEnds>(), 0..8),
             walked in any::<RangeEnds>(),
         ) {
@@ -401,7 +401,7 @@ mod tests {
         }
 
         #[test]
-        fn ranges_come_back_from_the_log(
+        fn ranges_are_read_back_from_the_log(
             ranges in proptest::collection::vec(any::<(u32, Vec<u8>, Option<Vec<u8>>)>(), 1..4),
         ) {
             let mut record = Vec::new();

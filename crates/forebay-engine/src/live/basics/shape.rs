@@ -1,5 +1,8 @@
-//! The facts about a live table that all its parts need: name, order, kind of deltas.
+//! The facts about a live table that all its parts need: name, order, kind of deltas, the
+//! damage that was found.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use forebay_io::Clock;
@@ -7,12 +10,13 @@ use forebay_run::filter::filter_hash;
 use forebay_run::hash::{KeyHasher, key_head};
 use forebay_run::operation::{CowOperation, DeltaKind, OperandError, Operation};
 use forebay_run::{Order, RunError};
+use parking_lot::Mutex;
 
+use crate::documents::layout::run_of;
 use crate::keys::bound::Bound;
-use crate::live::basics::damage::MetDamage;
 use crate::live::basics::error::LiveError;
 use crate::live::basics::options::LiveOptions;
-use crate::name::TableName;
+use crate::name::{RunId, TableName};
 
 #[derive(Debug)]
 pub(crate) struct Shape {
@@ -148,4 +152,34 @@ impl Shape {
             source,
         }
     }
+}
+
+/// The runs of a table that could not be read, and why.
+///
+/// A run never changes: a corrupt page stays corrupt, and every read of it fails. The damage is
+/// recorded for the run, and reported for the partitions that have the run now.
+#[derive(Debug, Default)]
+pub(crate) struct MetDamage(Mutex<BTreeMap<RunId, String>>);
+
+impl MetDamage {
+    #[cold]
+    pub fn note(&self, error: &RunError) {
+        if (error.is_damage() || is_gone(error))
+            && let Some(run) = error.path().and_then(run_of)
+        {
+            self.0
+                .lock()
+                .entry(run)
+                .or_insert_with(|| error.to_string());
+        }
+    }
+
+    pub fn all(&self) -> BTreeMap<RunId, String> {
+        self.0.lock().clone()
+    }
+}
+
+/// Returns whether the file, which is still open, was removed.
+fn is_gone(error: &RunError) -> bool {
+    matches!(error, RunError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_64_reads_one_tells_the_length_of_its_value() {
+    fn one_of_64_reads_reports_the_length_of_its_value() {
         let mut traffic = PartitionTraffic::default();
         let reported = (0..640).filter(|_| traffic.read(0).is_some()).count();
         assert_eq!((reported, traffic.reads), (10, 640));

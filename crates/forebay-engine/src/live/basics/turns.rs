@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_than_so_many_have_a_turn() {
+    fn the_number_of_turns_is_limited() {
         let turns = Turns::new(2);
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {

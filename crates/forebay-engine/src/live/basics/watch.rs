@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watched_key_tells_of_writes_to_it_alone() {
+    fn a_watched_key_reports_only_writes_to_itself() {
         let mut watchers = Watchers::default();
         let (a, also_a, b) = (watchers.add(b"a"), watchers.add(b"a"), watchers.add(b"b"));
         watchers.written(b"c");
@@ -112,8 +112,8 @@ mod tests {
         watchers.written(b"a");
         assert!(a.is_written() && also_a.is_written() && !b.is_written());
         let [c, d, e] = [b"c", b"d", b"e"].map(|key| watchers.add(key));
-        let behind_c = KeyRange::between(Bound::Excluded(b"c"), Bound::Unbounded);
-        watchers.removed(&behind_c, |key| key != b"e");
+        let after_c = KeyRange::between(Bound::Excluded(b"c"), Bound::Unbounded);
+        watchers.removed(&after_c, |key| key != b"e");
         assert!(d.is_written() && !c.is_written() && !e.is_written());
         let again = watchers.add(b"a");
         watchers.all_written();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_nobody_watches_any_more_take_no_memory() {
+    fn keys_without_watchers_take_no_memory() {
         let mut watchers = Watchers::default();
         for number in 0..10_000u32 {
             watchers.add(&number.to_le_bytes());

@@ -61,7 +61,7 @@ fn made(disk: &SimDisk, keys: u32) -> LiveTable {
     table
 }
 
-fn files_of_asks(disk: &SimDisk) -> usize {
+fn files_of_requests(disk: &SimDisk) -> usize {
     let asks = |path: &PathBuf| path.to_string_lossy().contains("/asks/");
     disk.files().iter().filter(|path| asks(path)).count()
 }
@@ -82,7 +82,7 @@ fn serving<R>(table: &LiveTable, work: impl FnOnce() -> R) -> R {
 }
 
 #[test]
-fn a_table_that_nobody_has_open_is_copied() {
+fn a_closed_table_is_copied() {
     let disk = SimDisk::new();
     drop(made(&disk, 100));
     let checkpoint = store_on(&disk).checkpoint(&name(), &budget()).unwrap();
@@ -98,8 +98,8 @@ fn a_table_that_nobody_has_open_is_copied() {
         "{again}"
     );
     drop(checkpoint);
-    assert_eq!(files_of_asks(&disk), 0);
-    // Each goes its own way.
+    assert_eq!(files_of_requests(&disk), 0);
+    // The two tables are independent from now on.
     let table = store_on(&disk).live_table(&name(), &budget()).unwrap();
     write(&table, 100);
     table.compact().unwrap();
@@ -112,11 +112,11 @@ fn a_table_that_nobody_has_open_is_copied() {
 }
 
 #[test]
-fn of_a_table_that_is_written_to_it_is_one_moment() {
+fn a_checkpoint_during_writes_shows_one_moment() {
     let disk = SimDisk::new();
     let table = made(&disk, 500);
     let over = TestOver::default();
-    // Or the writer, were it quicker, would make each round longer than the one before.
+    // Without this limit, a fast writer makes each round longer than the one before.
     let most = AtomicU32::new(500);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -144,11 +144,11 @@ fn of_a_table_that_is_written_to_it_is_one_moment() {
             }
         });
     });
-    assert_eq!(files_of_asks(&disk), 0);
+    assert_eq!(files_of_requests(&disk), 0);
 }
 
 #[test]
-fn whichever_call_fails_there_is_a_whole_copy_or_none() {
+fn a_failure_at_any_call_leaves_a_whole_copy_or_none() {
     for nth in 0.. {
         let disk = SimDisk::new();
         drop(made(&disk, 20));
@@ -181,16 +181,16 @@ fn whichever_call_fails_there_is_a_whole_copy_or_none() {
 }
 
 #[test]
-fn what_one_who_died_left_is_removed() {
+fn files_of_a_dead_process_are_removed() {
     let disk = SimDisk::new();
     let table = made(&disk, 20);
     let checkpoint = serving(&table, || store_on(&disk).checkpoint(&name(), &budget()));
-    assert!(files_of_asks(&disk) > 0);
+    assert!(files_of_requests(&disk) > 0);
     drop(table);
     let disk = disk.after_kill();
     drop(checkpoint);
     let table = store_on(&disk).live_table(&name(), &budget()).unwrap();
-    assert_eq!((files_of_asks(&disk), count(&table)), (0, 20));
+    assert_eq!((files_of_requests(&disk), count(&table)), (0, 20));
     assert_eq!(table.take_asks().unwrap(), []);
 }
 
@@ -206,11 +206,11 @@ fn a_holder_that_does_nothing_is_named() {
     );
     let error = store.drop_table(&name()).unwrap_err();
     assert!(matches!(&error, StoreError::InUse { .. }), "{error}");
-    assert_eq!((files_of_asks(&disk), count(&table)), (0, 20));
+    assert_eq!((files_of_requests(&disk), count(&table)), (0, 20));
 }
 
 #[test]
-fn a_server_gives_a_table_up_that_is_to_be_dropped() {
+fn a_server_releases_a_table_that_is_to_be_dropped() {
     let disk = SimDisk::new();
     let table = made(&disk, 20);
     let store = store_on(&disk);
@@ -228,7 +228,7 @@ fn a_server_gives_a_table_up_that_is_to_be_dropped() {
 }
 
 #[test]
-fn a_look_is_one_call_while_nothing_is_asked() {
+fn a_look_is_one_call_without_requests() {
     let disk = SimDisk::new();
     let table = made(&disk, 20);
     let look = || {

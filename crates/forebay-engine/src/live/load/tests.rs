@@ -145,7 +145,7 @@ fn fail_at(nth: u64, fault: Fault, owned: bool) -> bool {
 }
 
 #[test]
-fn a_load_is_whole_or_nothing_whichever_call_fails() {
+fn a_failure_at_any_call_leaves_a_whole_load_or_none() {
     for fault in [Fault::Dead, Fault::Error, Fault::Full] {
         let calls = (0..).take_while(|nth| fail_at(*nth, fault, false));
         assert!(calls.count() > 40, "{fault:?}");
@@ -174,7 +174,7 @@ fn an_owner_takes_a_load_between_the_writes_before_and_after() {
 }
 
 #[test]
-fn what_an_owner_left_half_taken_is_ended_once() {
+fn a_half_taken_load_is_completed_once() {
     // The owner dies with its claim made and one of two runs renamed, then with all of it done.
     for all in [false, true] {
         let (disk, table) = table();
@@ -226,7 +226,7 @@ fn an_offer_of_a_loader_that_died_is_not_taken() {
 }
 
 #[test]
-fn one_load_at_a_time_and_nobody_drops_the_table_meanwhile() {
+fn a_load_blocks_other_loads_and_drops_of_its_table() {
     let (disk, table) = table();
     drop(table);
     let store = store_on(&disk);
@@ -275,7 +275,7 @@ fn a_load_that_begins_while_the_table_is_opened_keeps_its_files() {
 
 /// A staged load of a table of a cluster, of which the store has nothing else.
 #[test]
-fn a_staged_load_is_whole_with_its_document_and_goes_with_its_load_unless_that_leaves() {
+fn a_staged_load_is_removed_with_its_load_unless_that_leaves_it() {
     let disk = SimDisk::new();
     let store = store_on(&disk);
     let LiveDraft {
@@ -323,7 +323,7 @@ fn a_staged_load_is_whole_with_its_document_and_goes_with_its_load_unless_that_l
                 .unwrap()
         })
         .collect();
-    assert_eq!(found, [true], "its summary says nothing of an extent");
+    assert_eq!(found, [true], "its summary does not mention an extent");
     drop(load);
     assert_eq!(names(), 0);
     let load = begin().unwrap();
@@ -336,7 +336,7 @@ fn a_staged_load_is_whole_with_its_document_and_goes_with_its_load_unless_that_l
 }
 
 #[test]
-fn what_others_wrote_for_a_staged_load_goes_with_it_and_is_told_from_that_for_another() {
+fn runs_that_others_wrote_belong_to_one_staged_load_and_are_removed_with_it() {
     let disk = SimDisk::new();
     let store = store_on(&disk);
     let LiveDraft {

@@ -219,8 +219,8 @@ impl Recovery<'_> {
         })
     }
 
-    /// Replays all records up to the end, or up to the first place, given by the segment's index
-    /// and the offset, where no valid frame begins.
+    /// Replays all records up to the end, or up to the first place where no valid frame begins.
+    /// Returns that place as the segment's index and the offset.
     fn replay_all(
         &self,
         segments: &mut [Segment],

@@ -95,9 +95,9 @@ impl SegmentReader {
         }
     }
 
-    /// Returns whether the bytes at `offset`, where no valid frame begins, look like a write that
-    /// reached the device only in part, or not at all. Then the file ends too early, or some sector
-    /// is as it was before the write, with zeros up to its end.
+    /// Returns whether the bytes at `offset` look like a write that reached the device only in
+    /// part, or not at all. No valid frame begins there. After such a write the file ends too
+    /// early, or some sector is as it was before the write, with zeros up to its end.
     pub fn looks_unwritten(&mut self, offset: u64, limit: u64) -> io::Result<bool> {
         let end = match self.frame(offset, limit)? {
             SegmentFound::BadBody(head) => head.end(offset),

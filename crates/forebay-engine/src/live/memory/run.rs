@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_place_lies_in_what_two_ranges_share_when_it_lies_in_both(
+        fn a_place_in_both_ranges_lies_in_their_intersection(
             ends in proptest::collection::vec((any::<u8>(), 0u64..3, 0u8..4), 4),
         ) {
             let ends: Vec<End> = ends.into_iter().map(|(k, hash, key)| end(k, hash, key)).collect();

@@ -446,7 +446,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn the_greatest_table_is_the_one_to_freeze() {
+    fn the_largest_table_is_frozen_first() {
         let budget = Budget::new(8 << 20);
         let (small, great) = (budget.join(), budget.join());
         let asked = Arc::new(AtomicBool::new(false));
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_table_took_is_given_back_when_it_goes() {
+    fn a_dropped_table_returns_its_memory() {
         let budget = Budget::new(8 << 20);
         let member = budget.join();
         member.grow(1 << 20);

@@ -5,6 +5,5 @@ pub(in crate::live) mod budget;
 pub(in crate::live) mod entry;
 pub(in crate::live) mod part;
 pub(in crate::live) mod parts;
-pub(in crate::live) mod routing;
 pub(in crate::live) mod scan;
 pub(in crate::live) mod shared;

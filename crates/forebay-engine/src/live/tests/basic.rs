@@ -11,7 +11,7 @@ use super::{Model, both_orders, check, collect, create, write_some};
 use crate::live::{Batch, LiveDraft, LiveError};
 
 #[test]
-fn what_was_written_is_read_in_memory_in_runs_and_in_between() {
+fn writes_are_read_from_memory_and_from_runs() {
     for options in both_orders() {
         let (_disk, table) = create(options.delta(DeltaKind::Append));
         let mut model = Model::new();
@@ -131,7 +131,7 @@ fn a_batch_of_one_partition_is_written_and_others_are_refused() {
 }
 
 #[test]
-fn what_is_read_and_written_in_one_step_counts_every_step() {
+fn read_modify_write_steps_lose_no_count() {
     let (_disk, table) = create(LiveDraft::hashed());
     let add = |value: Option<&[u8]>| {
         let count: u64 = value.map_or(0, |value| String::from_utf8_lossy(value).parse().unwrap());
@@ -159,7 +159,7 @@ fn what_is_read_and_written_in_one_step_counts_every_step() {
 }
 
 #[test]
-fn what_a_table_cannot_hold_is_refused_at_the_door() {
+fn unsupported_records_are_refused_on_write() {
     let (_disk, table) = create(LiveDraft::hashed());
     assert!(matches!(
         table.update(b"", b"v"),

@@ -88,7 +88,7 @@ fn a_writer_without_memory_flushes_for_itself() {
 }
 
 #[test]
-fn a_step_that_fails_is_told_and_done_again() {
+fn a_failed_step_is_reported_and_repeated() {
     let disk = SimDisk::new();
     let table = table_on(&disk, 1);
     apply(&table, 1, b"a", b"1").unwrap();

@@ -103,7 +103,7 @@ fn files_that_a_crash_kept_of_a_copy_are_removed() {
 }
 
 #[test]
-fn a_copy_takes_the_place_of_what_was_there() {
+fn a_copy_replaces_the_existing_partition() {
     let (from, leader) = create(draft());
     apply_to(&leader, 9);
     let (disk, table) = create(draft());
@@ -135,7 +135,7 @@ fn a_copy_takes_the_place_of_what_was_there() {
 }
 
 #[test]
-fn a_copy_that_there_is_no_room_for_is_put_in_place_later() {
+fn a_copy_without_space_is_installed_later() {
     let (from, leader) = create(draft());
     apply_to(&leader, 9);
     let copy = leader.copy_of(FIRST).unwrap();
@@ -163,7 +163,7 @@ fn a_copy_that_there_is_no_room_for_is_put_in_place_later() {
 }
 
 #[test]
-fn a_copy_comes_to_where_there_is_none() {
+fn a_copy_is_installed_where_there_is_no_partition() {
     let (from, leader) = create(draft());
     apply_to(&leader, 4);
     let copy = leader.copy_of(FIRST).unwrap();
@@ -176,7 +176,7 @@ fn a_copy_comes_to_where_there_is_none() {
 }
 
 #[test]
-fn a_copy_that_would_take_a_partition_back_is_refused() {
+fn a_copy_of_an_earlier_state_is_refused() {
     let (from, leader) = create(draft());
     apply_to(&leader, 4);
     let copy = leader.copy_of(FIRST).unwrap();
@@ -209,7 +209,7 @@ fn a_copy_that_would_take_a_partition_back_is_refused() {
 }
 
 #[test]
-fn a_partition_that_is_placed_anew_is_there_after_a_crash_with_all_it_had() {
+fn a_partition_at_a_new_place_keeps_its_content_after_a_crash() {
     let (disk, table) = create(draft());
     apply_to(&table, 3);
     let place = AppliedPlace {

@@ -33,7 +33,7 @@ fn damaged() -> (SimDisk, LiveTable) {
 }
 
 #[test]
-fn a_read_that_meets_damage_tells_of_its_partition() {
+fn a_read_of_damage_reports_its_partition() {
     let (_disk, table) = damaged();
     assert_eq!(table.damaged(), []);
     let errors = (0..KEYS).filter_map(|key| table.get(&key.to_be_bytes()).err());
@@ -54,7 +54,7 @@ fn a_read_that_meets_damage_tells_of_its_partition() {
 }
 
 #[test]
-fn who_is_told_of_damage_finds_it_without_a_read() {
+fn a_check_of_a_run_finds_damage_without_a_read() {
     let (disk, table) = damaged();
     let copy = table.content(table.partitions()[0].id).unwrap();
     let id = &copy.runs[0].id;
@@ -84,7 +84,7 @@ fn flip_in_place(path: &Path, value: &[u8]) {
 }
 
 #[test]
-fn a_merge_does_not_write_on_what_changed_after_it_was_read_once() {
+fn a_merge_detects_a_page_that_changed_after_a_read() {
     let dir = tempfile::tempdir().unwrap();
     let store = crate::open(dir.path()).unwrap();
     let draft = LiveDraft::ordered(Vec::new());

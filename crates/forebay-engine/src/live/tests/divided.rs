@@ -300,9 +300,9 @@ impl DividedTable {
             id: right,
             bounds: right_bounds,
         });
-        for half in [id, right] {
-            let content = self.table.content(half).unwrap();
-            let range = self.ranges.iter().find(|range| range.id == half).unwrap();
+        for child in [id, right] {
+            let content = self.table.content(child).unwrap();
+            let range = self.ranges.iter().find(|range| range.id == child).unwrap();
             assert_eq!(content.range, *range);
             assert_eq!(content.epoch - before.epoch, 1);
         }

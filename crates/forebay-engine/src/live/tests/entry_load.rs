@@ -43,7 +43,7 @@ fn value(table: &LiveTable) -> Vec<u8> {
 }
 
 #[test]
-fn a_load_lies_between_what_is_applied_before_and_after_and_is_added_once() {
+fn a_load_is_added_once_between_earlier_and_later_entries() {
     let (disk, table) = table();
     append(&table, 1, b"1");
     let new = run(&disk, &table);
@@ -70,7 +70,7 @@ fn a_load_lies_between_what_is_applied_before_and_after_and_is_added_once() {
 }
 
 #[test]
-fn whenever_it_dies_a_load_is_in_with_its_place_or_not_at_all() {
+fn a_crash_leaves_a_load_added_with_its_place_or_not_at_all() {
     let mut ends = [0, 0];
     for calls in 0.. {
         let (disk, table) = table();

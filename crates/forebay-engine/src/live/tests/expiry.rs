@@ -46,7 +46,7 @@ fn get(table: &LiveTable, key: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn a_record_lasts_as_long_as_its_table_says_wherever_it_lies() {
+fn a_record_lasts_for_the_ttl_of_its_table_in_memory_and_runs() {
     for step in 0..3 {
         let (table, clock) = create(Expiry::AfterMs(100));
         let settle = || match step {
@@ -99,7 +99,7 @@ fn a_record_with_its_own_moment_goes_then_and_others_stay() {
 }
 
 #[test]
-fn what_a_transaction_reads_tells_when_it_expires() {
+fn a_transaction_reads_values_with_their_expiry() {
     for expiry in [Expiry::PerRecord, Expiry::AfterMs(100)] {
         let (table, clock) = create(expiry);
         let until =
@@ -127,7 +127,7 @@ fn what_a_transaction_reads_tells_when_it_expires() {
         assert_eq!(table.try_expires_ms(b"a").unwrap(), Some(Some(50)));
         assert_eq!(read(50), [None, b, None]);
         assert_eq!(table.try_expires_ms(b"a").unwrap(), Some(None));
-        // Joined to a value that lasts, a delta that tells the same moment leaves it its time.
+        // A delta with the same expiry time keeps the time of the value that it joins.
         let mut batch = Batch::new();
         batch.push(b"b", Operation::Delta(b"z").with_times(Times::until(70)));
         table.write(&batch).unwrap().wait().unwrap();
@@ -146,7 +146,7 @@ fn a_table_without_expiry_refuses_operations_that_have_one() {
 }
 
 #[test]
-fn what_has_expired_gives_its_space_back() {
+fn expired_records_return_their_space() {
     let (table, clock) = create_with(LiveDraft::hashed().expiry(Expiry::AfterMs(100)));
     for number in 0..100u32 {
         table
@@ -180,7 +180,7 @@ fn what_has_expired_gives_its_space_back() {
 }
 
 #[test]
-fn an_insert_sees_what_had_expired_in_its_own_batch_and_in_transactions() {
+fn inserts_see_expired_records_in_batches_and_transactions() {
     let (table, clock) = create(Expiry::PerRecord);
     clock.set(100);
     let mut batch = Batch::new();
@@ -213,7 +213,7 @@ fn an_insert_sees_what_had_expired_in_its_own_batch_and_in_transactions() {
 }
 
 #[test]
-fn with_deltas_what_has_expired_goes_unless_a_delta_may_still_need_it() {
+fn expired_values_are_dropped_unless_a_delta_may_need_them() {
     let (table, clock) = create_with(
         LiveDraft::ordered(Vec::new())
             .delta(DeltaKind::Append)

@@ -45,7 +45,7 @@ fn a_table_opened_again_is_as_it_was() {
 }
 
 #[test]
-fn an_unlogged_table_keeps_what_was_flushed() {
+fn an_unlogged_table_keeps_flushed_records() {
     let (disk, table) = create(LiveDraft::hashed().unlogged());
     let mut model = Model::new();
     write_some(&table, &mut model, &mut Rng(5), 400);
@@ -56,7 +56,7 @@ fn an_unlogged_table_keeps_what_was_flushed() {
 }
 
 #[test]
-fn a_log_of_writes_that_take_no_memory_does_not_grow_without_end() {
+fn a_log_of_writes_that_take_no_memory_has_a_bounded_length() {
     let disk = SimDisk::new();
     let table = create_on(&disk, LiveDraft::hashed(), &Budget::new(1 << 20));
     let most = 4 * 3 * (1 << 20) / 8;
@@ -167,7 +167,7 @@ fn a_table_is_open_once_and_of_one_mode() {
 }
 
 #[test]
-fn a_table_whose_manifest_is_lost_is_not_made_anew() {
+fn a_table_with_a_lost_manifest_is_not_created_again() {
     for draft in [LiveDraft::hashed(), LiveDraft::hashed().unlogged()] {
         let (disk, table) = create(draft.clone());
         table.update(b"k", b"v").unwrap().wait().unwrap();
@@ -215,7 +215,7 @@ fn a_table_whose_manifest_is_lost_is_not_made_anew() {
 }
 
 #[test]
-fn without_space_reads_go_on_and_writes_come_back_with_the_space() {
+fn without_space_reads_continue_and_writes_resume_with_space() {
     let (disk, table) = create(LiveDraft::hashed().unlogged());
     table.update(b"k", b"1").unwrap().wait().unwrap();
     disk.plan(0, Fault::Full);
@@ -231,7 +231,7 @@ fn without_space_reads_go_on_and_writes_come_back_with_the_space() {
 }
 
 #[test]
-fn after_an_error_of_the_device_no_write_is_taken_and_reads_go_on() {
+fn after_a_device_error_writes_are_refused_and_reads_continue() {
     let (disk, table) = create(LiveDraft::hashed().unlogged());
     table.update(b"k", b"1").unwrap().wait().unwrap();
     // The first call of the flush creates the file; any later one is a write or a sync.
@@ -246,7 +246,7 @@ fn after_an_error_of_the_device_no_write_is_taken_and_reads_go_on() {
 
 #[test]
 #[cfg_attr(miri, ignore = "maps a real file")]
-fn pages_beyond_the_limit_are_given_back_and_read_again() {
+fn pages_beyond_the_limit_are_released_and_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = crate::tables::store::open(dir.path()).unwrap();
     let budget = Budget::with_mapped_limit(16 << 20, Some(0));
@@ -265,7 +265,7 @@ fn pages_beyond_the_limit_are_given_back_and_read_again() {
 }
 
 #[test]
-fn verifying_reads_every_run_and_tells_of_the_damaged_one() {
+fn verifying_reads_every_run_and_reports_the_damaged_one() {
     let (disk, table) = create(LiveDraft::hashed().partitions(1));
     for number in 0..100u64 {
         table
@@ -287,7 +287,7 @@ fn verifying_reads_every_run_and_tells_of_the_damaged_one() {
 }
 
 #[test]
-fn a_table_that_cannot_be_written_does_not_hold_others_up_without_a_word() {
+fn a_table_without_space_makes_writes_to_others_fail_instead_of_wait() {
     let budget = Budget::new(1 << 20);
     let disks = [SimDisk::new(), SimDisk::new()];
     let [full, fine] =
@@ -309,7 +309,7 @@ fn a_table_that_cannot_be_written_does_not_hold_others_up_without_a_word() {
 }
 
 #[test]
-fn a_merge_keeps_to_its_rate_whatever_the_size_of_records() {
+fn a_merge_keeps_to_its_rate_at_any_record_size() {
     const RATE_BYTES: u64 = 1 << 20;
     for (count, value_bytes) in [(40_000_u32, 8), (1_000, 3_000)] {
         let clock = Arc::new(HandClock::default());
@@ -320,8 +320,8 @@ fn a_merge_keeps_to_its_rate_whatever_the_size_of_records() {
         options.options.merge_bytes_per_second = Some(RATE_BYTES);
         let budget = Budget::new(64 << 20);
         let table = store.create_live(&name(), options, &budget).unwrap();
-        for half in 0..2 {
-            for number in (half..count).step_by(2) {
+        for run in 0..2 {
+            for number in (run..count).step_by(2) {
                 let value = vec![b'v'; value_bytes];
                 let _unsynced = table.update(&number.to_be_bytes(), &value).unwrap();
             }

@@ -16,7 +16,7 @@ use crate::live::{PartitionContent, PartitionRun};
 use crate::name::RunId;
 
 #[test]
-fn partitions_come_and_go_and_are_cut_as_a_model_says() {
+fn adopted_released_and_split_partitions_agree_with_a_model() {
     for draft in both_orders() {
         for seed in 0..8 {
             println!("seed {seed}");
@@ -68,7 +68,7 @@ fn a_table_is_made_of_some_partitions() {
 }
 
 #[test]
-fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
+fn invalid_adoptions_and_releases_are_refused_and_change_nothing() {
     let mut divided = DividedTable::new(LiveDraft::ordered(vec![b"m".to_vec()]));
     divided.write(b"a", b"1", false);
     let reported = |outcome: Result<(), LiveError>| outcome.unwrap_err().to_string();
@@ -100,7 +100,10 @@ fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
     writer.push(0, b"b", Operation::Update(b"2")).unwrap();
     writer.finish().unwrap();
     assert!(table.adopt(with(new.id.clone())).is_err());
-    assert!(!divided.disk.files().contains(&new.path), "it was left");
+    assert!(
+        !divided.disk.files().contains(&new.path),
+        "the run's file remains"
+    );
     assert_eq!(table.partitions(), ranges[..1]);
     let empty = PartitionContent::empty(ranges[1].clone());
     table.adopt(empty).unwrap();
@@ -112,7 +115,7 @@ fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
 /// Writers continue while a partition is released and adopted. Each write is acknowledged and kept,
 /// or refused. A write that was acknowledged before a release is never seen after it.
 #[test]
-fn writers_meet_a_partition_that_comes_and_goes() {
+fn writers_continue_while_a_partition_is_released_and_adopted() {
     let (_disk, table) = create(LiveDraft::ordered(vec![b"m".to_vec()]));
     let range = table.partitions()[1].clone();
     let (over, refused) = (TestOver::default(), AtomicU64::new(0));
@@ -185,7 +188,7 @@ fn records_outside_of_their_partition_are_found_by_verify() {
 /// meanwhile. Otherwise its records of a later generation would be flushed with an earlier one, and
 /// recovery would apply them once more.
 #[test]
-fn a_partition_that_comes_while_generations_wait_counts_them() {
+fn a_partition_adopted_while_generations_wait_counts_them() {
     let (disk, budget) = (SimDisk::new(), Budget::new(64 << 20));
     let draft = LiveDraft::ordered(vec![b"m".to_vec()]).delta(DeltaKind::Append);
     let table = create_on(&disk, draft, &budget);
@@ -223,7 +226,7 @@ fn a_partition_that_comes_while_generations_wait_counts_them() {
 }
 
 #[test]
-fn a_partition_comes_back_as_itself_and_not_as_it_was_before() {
+fn a_partition_is_adopted_again_only_in_its_latest_state() {
     for draft in both_orders() {
         let (disk, table) = create(draft);
         let range = table.partitions()[1].clone();
@@ -253,7 +256,7 @@ fn a_partition_comes_back_as_itself_and_not_as_it_was_before() {
 /// The content in a checkpoint is enough to adopt a partition in another table: its files under
 /// other names, and the deleted ranges of keys.
 #[test]
-fn a_partition_goes_from_one_table_to_another() {
+fn a_partition_moves_from_one_table_to_another() {
     let draft = LiveDraft::ordered(vec![b"m".to_vec()])
         .delta(DeltaKind::Append)
         .factor(8);

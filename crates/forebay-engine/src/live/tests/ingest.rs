@@ -33,7 +33,7 @@ fn table() -> (SimDisk, LiveTable) {
 }
 
 #[test]
-fn added_runs_lie_between_what_was_written_before_and_after() {
+fn added_runs_lie_between_earlier_and_later_writes() {
     let (disk, table) = table();
     for key in ["a", "b", "x"] {
         table

@@ -27,7 +27,7 @@ fn counted(table: &LiveTable) -> usize {
 }
 
 #[test]
-fn what_the_budget_counts_is_what_buffers_and_runs_take() {
+fn the_budget_counts_the_memory_of_buffers_and_runs() {
     let (_disk, table) = create(LiveDraft::hashed().partitions(3));
     let (mut model, mut rng) = (Model::new(), Rng(7));
     for round in 0..200 {
@@ -73,7 +73,7 @@ fn many_tables_together_keep_to_the_budget() {
 }
 
 #[test]
-fn threads_end_when_there_is_nothing_to_do_and_come_back() {
+fn threads_end_without_work_and_start_again() {
     let disk = SimDisk::new();
     let draft = LiveDraft::hashed().durability(Durability::EveryMs(1));
     let table = create_on(&disk, draft, &Budget::new(64 << 20));

@@ -21,7 +21,7 @@ fn batch(key: &[u8]) -> Batch {
 }
 
 /// Two partitions, below `m` and from there on, with a key in each.
-fn halves() -> (SimDisk, LiveTable) {
+fn two_partitions() -> (SimDisk, LiveTable) {
     let (disk, table) = create(LiveDraft::ordered(vec![b"m".to_vec()]));
     for key in [b"a", b"z"] {
         table.update(key, b"1").unwrap().wait().unwrap();
@@ -51,7 +51,7 @@ fn run_with(disk: &SimDisk, table: &LiveTable, key: &[u8], of: Operation<'_>) ->
 
 #[test]
 fn writes_to_other_partitions_pass() {
-    let (_disk, table) = halves();
+    let (_disk, table) = two_partitions();
     let shared: &LiveShared = table.shared();
     let _one_at_a_time = shared.ingesting.lock();
     let paused = Pause::new(shared, vec![0]);
@@ -69,9 +69,9 @@ fn writes_to_other_partitions_pass() {
         .0
         .wait()
         .unwrap();
-    let behind = (RangeBound::Included(&b"n"[..]), RangeBound::Unbounded);
+    let later = (RangeBound::Included(&b"n"[..]), RangeBound::Unbounded);
     table
-        .delete_range(behind.0, behind.1)
+        .delete_range(later.0, later.1)
         .unwrap()
         .wait()
         .unwrap();
@@ -87,9 +87,9 @@ fn writes_to_other_partitions_pass() {
 
 /// A waiting writer continues when the pause ends, or when the table takes no more writes.
 #[test]
-fn writes_that_wait_are_let_go() {
+fn waiting_writes_are_released() {
     for fails in [false, true] {
-        let (_disk, table) = halves();
+        let (_disk, table) = two_partitions();
         let shared: &LiveShared = table.shared();
         let passed = AtomicBool::new(false);
         let _one_at_a_time = shared.ingesting.lock();
@@ -105,7 +105,7 @@ fn writes_that_wait_are_let_go() {
             assert!(!passed.load(Memory::Relaxed));
             assert_eq!(collect(table.entries()).len(), 2);
             if fails {
-                shared.fail("told to");
+                shared.fail("by the test");
             } else {
                 drop(paused);
             }
@@ -118,10 +118,10 @@ fn writes_that_wait_are_let_go() {
 }
 
 /// A load waits only for writes to its partitions. If they have nothing in memory, their pause ends
-/// without a flush, whatever other partitions have.
+/// without a flush, even if other partitions have.
 #[test]
 fn a_pause_flushes_for_its_own_partitions_only() {
-    let (_disk, table) = halves();
+    let (_disk, table) = two_partitions();
     let shared: &LiveShared = table.shared();
     table.flush().unwrap();
     table.update(b"z", b"2").unwrap().wait().unwrap();
@@ -137,7 +137,7 @@ fn a_pause_flushes_for_its_own_partitions_only() {
 /// A load that fails within its pause leaves no writer waiting.
 #[test]
 fn a_pause_ends_with_a_load_that_fails() {
-    let (disk, table) = halves();
+    let (disk, table) = two_partitions();
     let run = run_of(&disk, &table, b"b");
     disk.plan(3, Fault::Full);
     assert!(table.ingest(&[run]).is_err());

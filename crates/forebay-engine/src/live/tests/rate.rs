@@ -1,4 +1,4 @@
-//! Merges hold their rate, whatever the length of records: by a clock that only waiting moves.
+//! Merges hold their rate for records of any length, by a clock that only waiting moves.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -28,7 +28,7 @@ fn remove(table: &LiveTable, model: &mut Model, from: &str, to: &str) {
     assert_eq!(count, gone as u64);
 }
 
-/// By scans both ways, single looks, looks at many, prefixes.
+/// Compares by scans both ways, single look-ups, batches and prefixes.
 fn same(table: &LiveTable, model: &Model) {
     let all: Vec<_> = model.clone().into_iter().collect();
     assert_eq!(collect(table.entries()), all);
@@ -81,7 +81,7 @@ fn a_deleted_range_is_gone_wherever_its_keys_lie() {
 }
 
 #[test]
-fn deltas_and_inserts_begin_anew_behind_a_deleted_range() {
+fn deltas_and_inserts_start_without_values_after_a_range_is_deleted() {
     let draft = LiveDraft::ordered(Vec::new()).delta(DeltaKind::AddI64);
     let (disk, table) = create(draft);
     let number = |n: i64| n.to_le_bytes();
@@ -119,7 +119,7 @@ fn deltas_and_inserts_begin_anew_behind_a_deleted_range() {
 }
 
 #[test]
-fn a_table_that_is_emptied_gives_its_space_back() {
+fn a_table_that_is_emptied_frees_its_space() {
     for draft in both_orders() {
         let (disk, table) = create(draft);
         let mut model = Model::new();
@@ -130,7 +130,7 @@ fn a_table_that_is_emptied_gives_its_space_back() {
         let full_bytes = table.stats().file_bytes;
         let moment = table.snapshot();
         table.delete_all().unwrap().wait().unwrap();
-        // At once, whatever is on the disk still.
+        // Readers see no keys at once, before any file is removed.
         assert_eq!(table.stats().most_keys(), 0);
         assert_eq!(collect(table.entries()), []);
         let clock = SystemClock;
@@ -146,7 +146,7 @@ fn a_table_that_is_emptied_gives_its_space_back() {
 }
 
 #[test]
-fn space_comes_back_once_ranges_cover_half_of_it() {
+fn space_is_freed_once_ranges_cover_half_of_it() {
     let (_disk, table) = create(LiveDraft::ordered(Vec::new()));
     let mut model = Model::new();
     put(&table, &mut model, 0..9000, &[7; 100]);
@@ -185,7 +185,7 @@ fn more_ranges_than_a_partition_takes_are_deleted_key_by_key() {
 }
 
 #[test]
-fn a_partition_that_comes_later_keeps_its_keys() {
+fn a_partition_adopted_later_keeps_its_keys() {
     let (disk, table) = create(LiveDraft::ordered(vec![b"m".to_vec()]));
     let range = table.partitions()[1].clone();
     table.release(range.id).unwrap();

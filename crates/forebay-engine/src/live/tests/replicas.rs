@@ -58,18 +58,21 @@ fn problem<T>(result: Result<T, LiveError>) -> EntryError {
     match result {
         Err(LiveError::Entry { source, .. }) => source,
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("it was done"),
+        Ok(_) => panic!("it succeeded"),
     }
 }
 
 #[test]
-fn proposals_move_the_place_with_what_they_write() {
+fn proposals_move_the_place_together_with_their_writes() {
     let (_disk, table) = create(replicated());
     assert_eq!(table.applied(FIRST).unwrap(), AppliedPlace::default());
     let first = entry(1, 2, 50);
     append(&table, &first, 0, b"a");
-    let half = table.applied(FIRST).unwrap();
-    assert_eq!((half.position(), half.stamp_ms, half.term), ((0, 1), 50, 0));
+    let begun = table.applied(FIRST).unwrap();
+    assert_eq!(
+        (begun.position(), begun.stamp_ms, begun.term),
+        ((0, 1), 50, 0)
+    );
     append(&table, &first, 1, b"a");
     assert_eq!(table.applied(FIRST).unwrap(), first.place);
     table.pass(FIRST, &entry(2, 0, 50)).unwrap();
@@ -85,7 +88,7 @@ fn proposals_move_the_place_with_what_they_write() {
 }
 
 #[test]
-fn what_does_not_come_next_is_refused() {
+fn entries_out_of_order_are_refused() {
     let (_disk, table) = create(replicated());
     let first = entry(1, 2, 50);
     out_of_order(table.entry(FIRST, &first, 1));
@@ -223,7 +226,7 @@ fn too_many_ranges_are_deleted_key_by_key_in_one_write() {
 }
 
 #[test]
-fn stamps_tell_what_has_expired_and_no_clock_does() {
+fn stamps_decide_expiry_and_clocks_do_not() {
     let (disk, clock) = (SimDisk::new(), Arc::new(HandClock::of_dates(1_000_000)));
     let random = Arc::new(SeededRandom::new(1));
     let store =
@@ -275,7 +278,7 @@ fn stamps_tell_what_has_expired_and_no_clock_does() {
 }
 
 #[test]
-fn what_expired_is_dropped_by_the_time_of_the_runs() {
+fn expired_records_are_dropped_by_the_time_of_the_runs() {
     let (disk, table) = create(replicated());
     let write = table.entry(FIRST, &entry(1, 1, 100), 0).unwrap();
     let mut batch = Batch::new();
@@ -323,7 +326,7 @@ fn an_idle_partition_writes_no_manifest() {
 }
 
 #[test]
-fn many_entries_without_a_write_are_worth_a_manifest() {
+fn many_entries_without_a_write_cause_a_manifest() {
     let (disk, table) = create(replicated());
     for index in 1..=crate::live::partition::entry::MOVED_PROPOSALS {
         table.pass(FIRST, &entry(index, 0, index)).unwrap();
@@ -339,7 +342,7 @@ fn many_entries_without_a_write_are_worth_a_manifest() {
 }
 
 #[test]
-fn partitions_come_at_a_founders_place_and_go() {
+fn partitions_are_adopted_at_a_founders_place_and_released() {
     let draft = replicated();
     let range = draft.partitions[0].clone();
     let (disk, table) = create(draft.partitions(0));

@@ -48,7 +48,7 @@ fn run_files(disk: &SimDisk) -> usize {
 }
 
 #[test]
-fn both_halves_name_the_file_until_they_merge_it() {
+fn both_children_name_the_file_until_they_merge_it() {
     for order in [Order::Hashed, Order::Ordered] {
         let (disk, table, model) = whole(order);
         let before = table.stats();
@@ -96,7 +96,10 @@ fn a_copy_of_a_small_part_has_files_of_its_own() {
             files.sum::<usize>()
         };
         let large = table.copy_of(PartitionId(0)).unwrap();
-        assert!(large.content().runs[0].range.is_some(), "it has most of it");
+        assert!(
+            large.content().runs[0].range.is_some(),
+            "it has most of the file"
+        );
         let small = table.copy_of(PartitionId(7)).unwrap();
         assert!(small.content().runs[0].range.is_none());
         assert!(5 * bytes(&small) < bytes(&large));
@@ -109,7 +112,7 @@ fn a_copy_of_a_small_part_has_files_of_its_own() {
 /// If one child alone keeps a file and sees less than half of it, the file is merged away without a
 /// request.
 #[test]
-fn a_half_whose_other_was_given_up_merges_what_it_keeps() {
+fn a_child_merges_a_shared_file_after_the_other_child_is_released() {
     for order in [Order::Hashed, Order::Ordered] {
         let (_disk, table, model) = whole(order);
         let third = match order {
@@ -138,7 +141,7 @@ fn a_half_whose_other_was_given_up_merges_what_it_keeps() {
 }
 
 #[test]
-fn a_run_that_lies_in_one_half_is_not_the_others() {
+fn a_run_within_one_child_is_not_part_of_the_other() {
     let (disk, table) = create(LiveDraft::ordered(Vec::new()).factor(8));
     for key in [b"a", b"x"] {
         table.update(key, b"1").unwrap().wait().unwrap();
@@ -162,7 +165,7 @@ fn a_run_that_lies_in_one_half_is_not_the_others() {
 }
 
 #[test]
-fn a_cut_that_cannot_be_is_told_and_changes_nothing() {
+fn an_invalid_split_is_refused_and_changes_nothing() {
     let (_disk, table, model) = whole(Order::Ordered);
     let id = PartitionId(0);
     table
@@ -244,7 +247,7 @@ fn watched_keys_stay_watched_on_both_sides() {
 /// Readers and writers continue while a partition is split again and again. Every read finds its
 /// key's partition, no write is lost, and no delta is applied twice.
 #[test]
-fn nobody_meets_a_moment_at_which_a_key_is_not_here() {
+fn every_key_has_a_partition_throughout_a_split() {
     let (disk, table) = create(LiveDraft::ordered(Vec::new()).delta(DeltaKind::AddI64));
     let keys: Vec<Vec<u8>> = (0..40).map(|n| format!("k{n:02}").into_bytes()).collect();
     let one = 1i64.to_le_bytes();
@@ -293,7 +296,7 @@ fn nobody_meets_a_moment_at_which_a_key_is_not_here() {
             while rounds.load(Memory::Relaxed) < before + 2 {
                 assert!(
                     !writers.iter().any(|writer| writer.is_finished()),
-                    "one failed"
+                    "a writer failed"
                 );
                 std::thread::yield_now();
             }

@@ -54,7 +54,7 @@ fn keys_of_one_partition_are_of_one_moment() {
 }
 
 #[test]
-fn what_was_read_stays_as_it_was() {
+fn read_values_do_not_change() {
     let table = table();
     set_all(&table, &KEYS[..3], 1);
     let snapshot = table.snapshot_keys(&KEYS).unwrap();
@@ -71,7 +71,7 @@ fn what_was_read_stays_as_it_was() {
 }
 
 #[test]
-fn a_watched_key_tells_who_watches_of_every_write() {
+fn a_watch_reports_every_write_to_its_key() {
     let table = table();
     let watch = |key: &[u8]| table.watch(key).unwrap();
     let (first, second, other) = (watch(KEYS[0]), watch(KEYS[1]), watch(KEYS[4]));
@@ -93,7 +93,7 @@ fn a_watched_key_tells_who_watches_of_every_write() {
 }
 
 #[test]
-fn who_watches_a_key_of_a_table_that_is_closed_does_not_take_it_for_unwritten() {
+fn a_watch_of_a_closed_table_counts_as_written() {
     let table = table();
     let watch = table.watch(KEYS[0]).unwrap();
     drop(table);
@@ -102,7 +102,7 @@ fn who_watches_a_key_of_a_table_that_is_closed_does_not_take_it_for_unwritten() 
 
 /// Increments by watching, reading and writing: none is lost.
 #[test]
-fn no_write_comes_between_a_watch_and_what_is_decided_on_it() {
+fn no_write_lies_between_a_watch_and_its_transaction() {
     let table = table();
     let add_one = |_| {
         loop {

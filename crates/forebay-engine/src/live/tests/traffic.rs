@@ -36,7 +36,7 @@ fn every_key_that_is_read_or_written_counts_in_its_partition() {
 }
 
 #[test]
-fn what_is_decided_while_a_partition_is_locked_counts_as_written() {
+fn transactions_count_as_writes() {
     let (_, table) = create(LiveDraft::hashed());
     for number in 0..100 {
         let key = key(number);

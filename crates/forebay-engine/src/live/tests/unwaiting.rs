@@ -25,7 +25,7 @@ fn part_of<'a>(table: &'a LiveTable, key: &[u8]) -> &'a parking_lot::Mutex<LiveP
 }
 
 #[test]
-fn they_are_told_where_they_would_have_to() {
+fn writers_that_would_have_to_wait_get_no_commit() {
     let (_disk, table) = create(LiveDraft::hashed());
     let first = table.try_write(&batch(b"a", b"1")).unwrap().unwrap();
     let ticket = first.ticket();
@@ -95,7 +95,7 @@ fn view(table: &LiveTable) -> Arc<PartView> {
 }
 
 #[test]
-fn batches_merge_the_buffers_that_they_fill_where_somebody_reads() {
+fn batches_merge_the_buffers_that_they_fill_if_the_table_is_read() {
     let (_disk, table, mut model) = filled(true);
     assert!(view(&table).minis.len() > 1 && view(&table).due_buffers().is_none());
     let count = |value: &[u8]| Some(CowOperation::Update(value.to_vec().into()));
@@ -109,7 +109,7 @@ fn batches_merge_the_buffers_that_they_fill_where_somebody_reads() {
 }
 
 #[test]
-fn buffers_that_nobody_reads_are_merged_once_somebody_does() {
+fn buffers_are_merged_at_the_first_read() {
     let (_disk, table, model) = filled(false);
     assert!(view(&table).due_buffers().is_some());
     assert_eq!(table.get(b"absent").unwrap(), None);

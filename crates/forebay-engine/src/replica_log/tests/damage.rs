@@ -19,7 +19,7 @@ fn base() -> (SimDisk, Model) {
 }
 
 #[test]
-fn every_flipped_byte_is_told_with_file_and_offset_or_is_of_no_matter() {
+fn every_flipped_byte_is_reported_with_file_and_offset_or_has_no_effect() {
     let (base, model) = base();
     let mut reported = 0;
     for path in base
@@ -38,7 +38,7 @@ fn every_flipped_byte_is_told_with_file_and_offset_or_is_of_no_matter() {
                     assert_eq!(model.differs(&opened.groups, &log), None, "{words}");
                 }
                 Err(error) => {
-                    assert_eq!(disk.files(), before, "{words}: refused, and yet changed");
+                    assert_eq!(disk.files(), before, "{words}: refused, but changed");
                     // A header may be that of another log or program.
                     let in_header = at < 60;
                     assert!(error.is_damage() || in_header, "{words}: {error}");
@@ -65,7 +65,7 @@ fn a_missing_segment_is_reported() {
 }
 
 #[test]
-fn a_damage_that_is_found_while_the_log_is_open_is_told() {
+fn damage_found_while_the_log_is_open_is_reported() {
     let disk = SimDisk::new();
     let (log, _) = open_with(&disk, options(Durability::Os, 20_000)).unwrap();
     for index in 1..=9 {

@@ -228,11 +228,11 @@ impl Life {
                 Ok((log, opened)) => {
                     if let Some(differs) = model.differs(&opened.groups, &log) {
                         let path = path.display();
-                        return Err(format!("a damage of {path} is not told: {differs}"));
+                        return Err(format!("damage of {path} is not reported: {differs}"));
                     }
-                    self.count("damages without matter");
+                    self.count("damages without effect");
                 }
-                Err(_) => self.count("damages told"),
+                Err(_) => self.count("damages reported"),
             }
         }
         Ok(())
@@ -267,6 +267,6 @@ fn live(seed: u64) -> (Option<String>, SeedCounts) {
 }
 
 #[test]
-fn any_life_of_a_log_keeps_what_it_promised() {
+fn any_life_of_a_log_keeps_its_promises() {
     all_hold(700, live);
 }

@@ -73,7 +73,7 @@ fn append(log: &ReplicaLog, changes: &[model::Change]) -> Result<Lsn, ReplicaLog
 }
 
 #[test]
-fn groups_come_back_with_their_entries_and_promises() {
+fn groups_are_read_back_with_their_entries_and_promises() {
     let disk = SimDisk::new();
     let (log, opened) = open(&disk).unwrap();
     assert_eq!((opened.boot_then, opened.stopped_clean), (None, false));
@@ -115,7 +115,7 @@ fn groups_come_back_with_their_entries_and_promises() {
 }
 
 #[test]
-fn what_cannot_follow_is_refused_and_changes_nothing() {
+fn entries_out_of_order_are_refused_and_change_nothing() {
     let disk = SimDisk::new();
     let (log, _) = open(&disk).unwrap();
     let begun = model::Change {

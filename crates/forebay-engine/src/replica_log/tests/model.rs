@@ -104,7 +104,7 @@ impl ModelGroup {
             return Some(format!("group {group} is {found:?}"));
         }
         if before.index > self.trimmed || self.place_of(before.index) != Some(before) {
-            return Some(format!("group {group} begins behind {before}"));
+            return Some(format!("group {group} begins after {before}"));
         }
         let kept = |entry: &&LoggedEntry| entry.place.index > before.index;
         let expected: Vec<LoggedEntry> = self.entries.iter().filter(kept).cloned().collect();

@@ -42,7 +42,7 @@ fn idle_groups_do_not_hold_the_log_back() {
         assert!(removed.removed_bytes > 20_000, "{removed:?}");
         assert!(segments(&disk) <= 5 && before > 10, "{before}");
         assert!(log.size_bytes() < 5 * LIMIT);
-        // It was made durable, whatever the durability.
+        // It was made durable at every durability setting.
         for seed in 0..20 {
             let (log, opened) = open(&disk.after_power_cut(seed)).unwrap();
             assert_eq!(opened.groups.len(), 11);
@@ -137,7 +137,7 @@ fn many_idle_groups_are_written_again_each_time_and_nothing_is_lost() {
 }
 
 #[test]
-fn groups_that_are_gone_need_nothing() {
+fn removed_groups_need_no_records() {
     let disk = SimDisk::new();
     let (log, last) = busy(&disk, Durability::Os, &[idle(2)]);
     log.trim(1, last);
@@ -156,7 +156,7 @@ fn groups_that_are_gone_need_nothing() {
 }
 
 #[test]
-fn writers_and_readers_go_on_while_segments_are_removed() {
+fn writers_and_readers_continue_while_segments_are_removed() {
     let disk = SimDisk::new();
     let (log, _) = open_with(&disk, options(Durability::Os, LIMIT)).unwrap();
     let writing = std::sync::atomic::AtomicUsize::new(3);
@@ -201,7 +201,7 @@ fn writers_and_readers_go_on_while_segments_are_removed() {
 }
 
 #[test]
-fn spare_room_is_given_up_where_the_disk_is_full_and_goes_with_the_log() {
+fn spare_room_is_released_on_a_full_disk_and_with_the_log() {
     let disk = SimDisk::new();
     // What they promised takes more than a block.
     let idlers: Vec<Change> = (2..200).map(idle).collect();

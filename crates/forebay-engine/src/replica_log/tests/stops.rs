@@ -11,7 +11,7 @@ fn open_on(disk: &SimDisk, boot_id: u128) -> (ReplicaLog, OpenedLog) {
     open_with(disk, options).unwrap()
 }
 
-fn says(opened: &OpenedLog) -> (Option<u128>, bool) {
+fn boot_and_clean(opened: &OpenedLog) -> (Option<u128>, bool) {
     (opened.boot_then, opened.stopped_clean)
 }
 
@@ -22,50 +22,50 @@ fn only_a_close_leaves_a_log_that_was_stopped_cleanly() {
     append(&log, &[entries(1, &[(1, 1)])]).unwrap();
     drop(log);
     let (log, opened) = open_on(&disk, 2);
-    assert_eq!(says(&opened), (Some(1), false));
+    assert_eq!(boot_and_clean(&opened), (Some(1), false));
     // Boot 2 wrote nothing: a process that must remove the log may die before that is done.
     log.close().unwrap();
     let (log, opened) = open_on(&disk, 2);
-    assert_eq!(says(&opened), (Some(1), false));
+    assert_eq!(boot_and_clean(&opened), (Some(1), false));
     append(&log, &[entries(1, &[(1, 2)])]).unwrap();
     log.close().unwrap();
     let (log, opened) = open_on(&disk, 3);
-    assert_eq!(says(&opened), (Some(2), true));
+    assert_eq!(boot_and_clean(&opened), (Some(2), true));
     drop(log);
     let (log, opened) = open_on(&disk, 4);
-    assert_eq!(says(&opened), (Some(2), true));
+    assert_eq!(boot_and_clean(&opened), (Some(2), true));
     append(&log, &[entries(1, &[(1, 3)])]).unwrap();
     // The marker is gone before the first record may be.
     for seed in 0..30 {
         let (_log, opened) = open_on(&disk.after_power_cut(seed), 5);
-        assert_eq!(says(&opened), (Some(4), false));
+        assert_eq!(boot_and_clean(&opened), (Some(4), false));
     }
     drop(log);
 }
 
 #[test]
-fn a_close_tells_of_what_a_killed_process_of_its_boot_wrote() {
+fn a_close_covers_writes_of_a_killed_process_of_its_boot() {
     let disk = SimDisk::new();
     let (log, _) = open_on(&disk, 1);
     append(&log, &[entries(1, &[(1, 1)])]).unwrap();
     let disk = disk.after_kill();
     let (log, opened) = open_on(&disk, 1);
-    assert_eq!(says(&opened), (Some(1), false));
+    assert_eq!(boot_and_clean(&opened), (Some(1), false));
     log.close().unwrap();
     for seed in 0..30 {
         let (log, opened) = open_on(&disk.after_power_cut(seed), 2);
-        assert_eq!(says(&opened), (Some(1), true));
+        assert_eq!(boot_and_clean(&opened), (Some(1), true));
         assert_eq!(opened.groups[&1].last, place(1, 1));
         drop(log);
     }
     // A log that was never written to has no state.
     let disk = SimDisk::new();
     open_on(&disk, 1).0.close().unwrap();
-    assert_eq!(says(&open_on(&disk, 1).1), (None, false));
+    assert_eq!(boot_and_clean(&open_on(&disk, 1).1), (None, false));
 }
 
 #[test]
-fn a_state_that_is_damaged_or_gone_is_told() {
+fn a_damaged_or_missing_state_is_reported() {
     let base = SimDisk::new();
     let (log, _) = open_on(&base, 1);
     append(&log, &[entries(1, &[(1, 1)])]).unwrap();
@@ -105,7 +105,7 @@ fn a_state_that_is_damaged_or_gone_is_told() {
 }
 
 #[test]
-fn a_log_that_is_given_up_begins_anew() {
+fn a_removed_log_starts_empty() {
     let disk = SimDisk::new();
     let (log, _) = open_on(&disk, 1);
     let founded = Change {
@@ -139,5 +139,5 @@ fn a_log_that_is_given_up_begins_anew() {
     assert!(disk.files().is_empty());
     ReplicaLog::remove(&disk, dir()).unwrap();
     let (_log, opened) = open_on(&disk, 2);
-    assert_eq!(says(&opened), (None, false));
+    assert_eq!(boot_and_clean(&opened), (None, false));
 }

@@ -177,7 +177,7 @@ fn operations_of_a_key_are_composed_in_the_order_of_the_sources() {
 }
 
 #[test]
-fn rows_expire_as_the_table_or_a_column_says() {
+fn rows_expire_by_the_table_or_a_column() {
     let rows = changes(4000);
     let draft = ordered().expiry(Expiry::AfterMs(60_000));
     same_both_ways(request(), &draft, &rows);
@@ -214,7 +214,7 @@ fn whole_rows_are_stored_without_the_columns_beside() {
 }
 
 #[test]
-fn retried_tasks_do_no_harm_and_all_goes_with_the_load() {
+fn retried_tasks_do_no_harm_and_all_files_are_removed_with_the_load() {
     let rows = changes(5000);
     let tasks = Tasks::begin(request(), &ordered(), &rows);
     let records = encode_all(&tasks.recipe(), &rows, 3);

@@ -312,7 +312,7 @@ fn a_version_is_byte_for_byte_that_of_a_local_push() {
 }
 
 #[test]
-fn ordered_partitions_are_cut_by_samples() {
+fn ordered_partitions_are_split_by_samples() {
     let rows = birds(0..9000);
     let ordered = PushRequest {
         order: Order::Ordered,
@@ -384,7 +384,7 @@ fn retried_tasks_do_no_harm() {
 }
 
 #[test]
-fn what_the_shuffle_lost_or_doubled_is_found_where_it_arrives() {
+fn records_lost_or_doubled_by_the_shuffle_are_detected_on_arrival() {
     let rows = birds(0..3000);
     let cluster = Cluster::begin(request(), &rows);
     let records = cluster.encode_all(&rows, 3);
@@ -395,7 +395,7 @@ fn what_the_shuffle_lost_or_doubled_is_found_where_it_arrives() {
     // In this order the three control rows come first.
     let lost = refused(&part.slice(0, count - 1));
     let reported = |of: &RecordBatch| format!("{} records", records_in(of));
-    assert!(count > 20, "they are many bunches");
+    assert!(count > 20, "there are many chunks");
     assert!(
         lost.contains("partition 2")
             && lost.contains(&reported(&part))
@@ -489,7 +489,7 @@ fn reports_that_are_lost_doubled_foreign_or_altered_are_refused() {
 }
 
 #[test]
-fn reports_that_were_altered_and_sealed_anew_contradict_each_other() {
+fn reports_that_were_altered_and_sealed_again_contradict_each_other() {
     let rows = birds(0..3000);
     let alter = |change: &dyn Fn(&mut Report)| {
         let cluster = Cluster::begin(request(), &rows);
@@ -543,7 +543,7 @@ fn reports_that_were_altered_and_sealed_anew_contradict_each_other() {
 }
 
 #[test]
-fn the_lock_is_held_and_what_a_dead_driver_left_is_swept() {
+fn the_lock_is_held_and_files_of_a_dead_driver_are_removed() {
     let rows = birds(0..2000);
     let Cluster { dir, store, push } = Cluster::begin(request(), &rows);
     let second = DistributedPush::begin(request(), store.clone(), rows.schema(), "birds");

@@ -228,7 +228,7 @@ fn batches_of_other_layouts_are_converted_and_others_refused() {
 }
 
 #[test]
-fn what_tasks_cannot_do_is_refused_before_they_begin() {
+fn unsupported_options_are_refused_before_tasks_begin() {
     let rows = birds(0..10);
     let refused = |request: PushRequest| {
         let dir = tempfile::tempdir().unwrap();
@@ -341,7 +341,7 @@ proptest! {
 
     /// One record more, less, or altered: the push refuses it, or it makes no difference.
     #[test]
-    fn no_change_of_records_goes_unseen(
+    fn every_change_of_records_is_detected(
         at in 0..1000usize,
         column in 0..4usize,
         what in 0..3u8,
@@ -375,7 +375,7 @@ proptest! {
 
     /// No input from outside causes a panic.
     #[test]
-    fn junk_is_refused(junk in prop::collection::vec(any::<u8>(), 0..60), at in any::<prop::sample::Index>(), text in ".*") {
+    fn altered_input_is_refused(junk in prop::collection::vec(any::<u8>(), 0..60), at in any::<prop::sample::Index>(), text in ".*") {
         let cluster = Cluster::begin(request(), &birds(0..10));
         prop_assert!(Recipe::parse(&junk).is_err());
         let recipe = cluster.push.recipe("here").unwrap().to_bytes().unwrap();

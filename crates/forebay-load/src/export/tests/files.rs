@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn nested_types_come_back(seed in 1_u64.., columns in 1_usize..4, rows in 1_usize..30) {
+    fn nested_types_are_read_back(seed in 1_u64.., columns in 1_usize..4, rows in 1_usize..30) {
         let mut rng = Rng(seed);
         let types: Vec<DataType> = (0..columns).map(|_| data_type(&mut rng, 5)).collect();
         check(&batch_of(&mut rng, &types, rows), ExportFormat::Arrow, "a.arrow");
@@ -216,7 +216,7 @@ fn begin(data_type: &DataType, format: ExportFormat) -> Result<Exporter<Vec<u8>>
 }
 
 #[test]
-fn what_a_format_lacks_is_told_first() {
+fn types_that_a_format_lacks_are_reported_first() {
     use ExportFormat::{Arrow, Csv, JsonLines, Parquet};
     let interval = DataType::Interval(IntervalUnit::MonthDayNano);
     let inner = vec![Field::new("i", interval, true)];
@@ -244,7 +244,7 @@ fn what_a_format_lacks_is_told_first() {
 }
 
 #[test]
-fn what_parquet_says_in_part_is_noted() {
+fn types_that_parquet_keeps_in_part_are_noted() {
     let notes = |data_type: DataType| {
         begin(&data_type, ExportFormat::Parquet)
             .unwrap()

@@ -154,7 +154,7 @@ fn rows_have_keys_of_their_own_where_no_template_makes_them() {
 }
 
 #[test]
-fn csv_and_json_say_every_scalar() {
+fn csv_and_json_show_every_scalar() {
     let half = |value| Kind::List {
         item: Box::new(Column::new("item", value, true)),
         length: None,

@@ -60,7 +60,7 @@ fn check(batch: &RecordBatch) {
 }
 
 #[test]
-fn every_scalar_type_comes_back() {
+fn every_scalar_type_is_read_back() {
     let mut rng = Rng(7);
     let batch = batch(&mut rng, &scalar_types(), 500);
     check(&batch);
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn nested_types_come_back(seed in 1_u64.., columns in 1_usize..5, rows in 0_usize..40) {
+    fn nested_types_are_read_back(seed in 1_u64.., columns in 1_usize..5, rows in 0_usize..40) {
         let mut rng = Rng(seed);
         let types: Vec<DataType> = (0..columns).map(|_| data_type(&mut rng, 3)).collect();
         let batch = batch(&mut rng, &types, rows);

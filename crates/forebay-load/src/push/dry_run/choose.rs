@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_unknown_rows_come_in_any_order_each_once() {
+    fn parts_of_unknown_rows_are_chosen_in_any_order_each_once() {
         for parts in [0, 1, 2, 7, 64, 1000] {
             let mut numbers: Vec<usize> = scattered(parts).collect();
             assert_eq!(numbers.first().copied(), (parts > 0).then_some(0));

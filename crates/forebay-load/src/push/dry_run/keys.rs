@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_rows_of_one_key_the_first_or_the_last_stays() {
+    fn the_first_or_the_last_row_of_a_key_stays() {
         for (keeps_first, dropped) in [(true, 20 + 30), (false, 10 + 20)] {
             let mut keys = Keys::new(1 << 20, keeps_first);
             for (place, bytes) in [(5, 20), (1, 10), (9, 30)] {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn more_keys_than_memory_are_told() {
+    fn more_keys_than_memory_are_reported() {
         let mut keys = Keys::new(2 * KEY_BYTES, true);
         (0..3).for_each(|hash| keys.add(hash, b"key", hash, 1));
         assert!(keys.is_full && keys.has(1) && !keys.has(2));

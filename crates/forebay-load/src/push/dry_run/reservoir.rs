@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_many_rows_comes_from_everywhere() {
+    fn a_sample_of_many_rows_is_drawn_from_all_of_them() {
         let mut reservoir = Reservoir::new(Drawing::AtRandom, 1000, 5);
         (0..20_000).for_each(|place| reservoir.offer(place, &SystemRandom, || row(place, 1)));
         let (sample, _) = reservoir.finish();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_at_intervals_are_the_same_in_whatever_order_they_come() {
+    fn rows_at_intervals_do_not_depend_on_their_order_of_arrival() {
         let sample = |places: &mut dyn Iterator<Item = u64>| {
             let mut reservoir = Reservoir::new(Drawing::AtIntervals, 100, 1);
             places.for_each(|place| reservoir.offer(place, &SystemRandom, || row(place, 1)));

@@ -62,7 +62,7 @@ fn seen<'f>(findings: &'f [Finding], limit: &str) -> Option<&'f str> {
 }
 
 #[test]
-fn a_reader_that_does_not_know_its_rows_is_not_guessed_at() {
+fn the_rows_of_a_reader_of_unknown_length_are_not_guessed() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     push(&of(rows(1000, 1, false)), &store, &Silent).unwrap();
@@ -82,7 +82,7 @@ fn a_reader_that_does_not_know_its_rows_is_not_guessed_at() {
     for limit in ["rows>-20%", "bytes>-30%", "lost<20%"] {
         assert_eq!(seen(&sampled.gate, limit), None);
     }
-    // What it has left makes no more.
+    // A reader of unknown length that is read to its end has known rows.
     let whole = tried(&of(rows(150_000, 1, false)), Some(&store), Extent::All);
     assert_eq!(whole.rows_between, Some((150_000, 150_000)));
     assert!(whole.is_exact && whole.push_seconds.is_some());

@@ -220,7 +220,7 @@ fn wanted(kind: Kind, loads: &[Load]) -> Vec<(u64, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever packets carry, parts begin where records do, and each packet is read once.
+    /// Parts begin where records do, for any content of packets. Each packet is read once.
     #[test]
     fn parts_are_whole_records(loads in vec(loads(), 1..120), kind in 0..4usize) {
         let kind = KINDS[kind];
@@ -240,7 +240,7 @@ proptest! {
 
     /// A truncated file gives the packets before the cut, and an error with its place.
     #[test]
-    fn torn_captures_give_what_is_whole(
+    fn torn_captures_give_their_whole_packets(
         loads in vec(loads(), 1..40), kind in 0..4usize, cut in any::<prop::sample::Index>(),
     ) {
         let kind = KINDS[kind];
@@ -283,7 +283,7 @@ proptest! {
 }
 
 #[test]
-fn a_plain_capture_is_cut_into_many_parts() {
+fn a_plain_capture_is_split_into_many_parts() {
     for kind in KINDS {
         let loads = vec![Load::Noise(vec![1; 90]); 1000];
         let blob = blob(capture(kind, &loads).0);
@@ -345,7 +345,7 @@ fn damage_in_the_middle_is_an_error_with_its_place() {
 }
 
 #[test]
-fn what_is_no_capture_is_told() {
+fn files_that_are_not_captures_are_reported() {
     let refused = |content: &[u8]| {
         let blob = blob(content.to_vec());
         CaptureFile::describe(&blob, false).unwrap_err().to_string()
@@ -369,7 +369,7 @@ fn udp() -> Vec<u8> {
 }
 
 #[test]
-fn packets_are_looked_into() {
+fn packets_are_decoded() {
     for kind in KINDS {
         let loads = [Load::Noise(udp()), Load::Noise(vec![0; 3])];
         let blob = blob(capture(kind, &loads).0);

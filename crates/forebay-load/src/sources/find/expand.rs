@@ -1,13 +1,16 @@
 //! Expands one source to the files it names at its location.
 
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
-use super::expanded::ExpandedSource;
+use super::ExpandedSource;
 use super::glob::{hidden, is_pattern, matches_name, matches_parts};
 use super::lake::Lakes;
-use super::location::Location;
-use super::passed_over::refuse_passed_over;
+use super::location::{Location, special};
 use crate::near;
 use crate::sources::error::SourceError;
 use crate::sources::format::{Format, Packing};
@@ -207,4 +210,49 @@ impl Search<'_> {
         }
         None
     }
+}
+
+/// Fails at the first pipe or unreadable directory below a directory, of those whose name is
+/// `wanted`. A listing skips them, so their rows would be missing silently. Symbolic links to
+/// directories are not followed.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "sources are the user's files, not those of a store"
+)]
+fn refuse_passed_over(root: PathBuf, wanted: &dyn Fn(&str) -> bool) -> Result<(), SourceError> {
+    let mut waiting = vec![root];
+    while let Some(dir) = waiting.pop() {
+        let failed = |path: &PathBuf, error: io::Error| SourceError::Io {
+            file: path.to_string_lossy().into_owned(),
+            error,
+        };
+        for entry in fs::read_dir(&dir).map_err(|error| failed(&dir, error))? {
+            let entry = entry.map_err(|error| failed(&dir, error))?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_string_lossy();
+            if hidden(&name) {
+                continue;
+            }
+            let kind = entry.file_type().map_err(|error| failed(&path, error))?;
+            if kind.is_dir() {
+                waiting.push(path);
+                continue;
+            }
+            if !wanted(&name) {
+                continue;
+            }
+            match fs::metadata(&path) {
+                // A broken link.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(&path, error)),
+                Ok(there) => {
+                    if let Some(what) = special(there.file_type()) {
+                        let source_text = path.to_string_lossy().into_owned();
+                        return Err(SourceError::NoFile { source_text, what });
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
 }

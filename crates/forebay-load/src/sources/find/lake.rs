@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use object_store::path::Path;
 
-use super::expanded::ExpandedSource;
+use super::ExpandedSource;
 use super::location::Location;
 use crate::sources::error::SourceError;
 

@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_not_be_read_is_not_absent() {
+    fn an_unreadable_path_is_not_reported_absent() {
         let location = Location::here(Store::local().unwrap());
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         assert!(!is_absence(&denied));

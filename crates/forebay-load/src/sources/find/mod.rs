@@ -5,17 +5,16 @@
 //! source are sorted by name. A file that two sources name is read once.
 
 mod expand;
-mod expanded;
 pub(super) mod glob;
 mod lake;
 mod location;
-mod passed_over;
 mod web;
 
 use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal;
 use std::sync::Arc;
 
+use object_store::ObjectMeta;
 use object_store::path::Path;
 use tokio::runtime::Runtime;
 
@@ -38,6 +37,14 @@ pub(super) struct FoundFile {
     pub blob: Blob,
     /// The columns given by the directories between source and file.
     pub partitions: Vec<Partition>,
+}
+
+/// The files that one source names.
+#[derive(Debug)]
+struct ExpandedSource {
+    files: Vec<ObjectMeta>,
+    /// The part of the source that has no wildcard. Directories below it may give columns.
+    root: Path,
 }
 
 /// Returns the files that sources name.

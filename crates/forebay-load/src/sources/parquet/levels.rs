@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_read() {
+    fn encoded_levels_are_read_back() {
         for most in [1, 2, 3, 255, 256, 1000] {
             let runs = [(most, 1), (0, u32::MAX - 1000), (1, 127), (most, 128)];
             let mut written = LevelRuns::default();

@@ -7,7 +7,6 @@
 mod batch_limit;
 mod chunk_pages;
 pub(super) mod chunks;
-mod dictionaries;
 mod int96;
 mod interval;
 mod large_page;
@@ -80,7 +79,7 @@ impl ParquetFile {
             return Err(blob.undecoded("", reason));
         }
         let file = metadata.metadata().file_metadata();
-        let decoded = dictionaries::decoded(metadata.schema().fields());
+        let decoded = retype::without_dictionaries(metadata.schema().fields());
         let schema = SchemaRef::from(Schema::new(interval::whole(&decoded)));
         let schema = parquet_types::reported(&schema, file);
         let schema = with_parquet_marks(&schema, metadata.parquet_schema());

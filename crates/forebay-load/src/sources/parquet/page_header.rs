@@ -217,7 +217,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_header_gives_sizes_and_what_the_page_is() {
+    fn a_header_gives_sizes_and_the_kind_of_page() {
         let header = PageHeader::read(&HEADER[..], 1000).unwrap();
         let expected = PageHeader {
             length: 35,

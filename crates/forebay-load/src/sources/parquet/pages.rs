@@ -2,9 +2,9 @@
 //!
 //! A page's checksum does not cover its header. A flipped bit there would decode intact bytes as
 //! other values. The encoding of each page therefore has to be one that the footer lists for the
-//! column, if it lists any (HVR 5.3 lists none). All pages together must have as many values as the
-//! footer says. If a column has a dictionary and the footer lists no encoding of keys, as in files
-//! of Parquet.Net 4, pages of keys are read.
+//! column. A footer that lists none is accepted (HVR 5.3 writes such). All pages together must have
+//! as many values as the footer says. If a column has a dictionary and the footer lists no encoding
+//! of keys, pages of keys are read. Files of Parquet.Net 4 are like this.
 //!
 //! A page also shows how large its values are: see [`BatchLimit`].
 

@@ -13,7 +13,7 @@ use parquet::schema::types::SchemaDescriptor;
 use super::batch_limit::BatchLimit;
 use super::chunks::Chunks;
 use super::pages::CheckedGroup;
-use super::{RowGroup, dictionaries, int96, interval};
+use super::{RowGroup, int96, interval, retype};
 use crate::sources::blob::{Blob, guarded};
 
 /// The columns of a row group to read.
@@ -82,7 +82,7 @@ struct Decoders {
 
 impl Decoders {
     fn open(of: &GroupColumns<'_>, passed: u64, limit: &Arc<BatchLimit>) -> Result<Self, String> {
-        let fields = &dictionaries::decoded(of.metadata.schema().fields());
+        let fields = &retype::without_dictionaries(of.metadata.schema().fields());
         let again = |columns: Vec<usize>, fields: &dyn Fn() -> Fields| {
             let decoder = || of.decoder(&columns, &fields(), passed, limit);
             (!columns.is_empty()).then(decoder).transpose()

@@ -35,3 +35,17 @@ pub(super) fn retyped(
         scalar => of(scalar).unwrap_or_else(|| scalar.clone()),
     }
 }
+
+/// Replaces dictionary types that the decoder does not support by those of their values. A file has
+/// such a type if the Arrow schema that its writer stored in it says so. pandas does this for
+/// categories.
+pub(super) fn without_dictionaries(fields: &Fields) -> Fields {
+    retyped_fields(fields, &|own| match own {
+        DataType::Dictionary(_, value) if !has_dictionaries(value) => Some(value.as_ref().clone()),
+        _ => None,
+    })
+}
+
+fn has_dictionaries(value: &DataType) -> bool {
+    !matches!(value, DataType::Boolean | DataType::Null) && !value.is_decimal()
+}

@@ -60,7 +60,7 @@ fn with_range_index(columns: &[(&'static str, ArrayRef)]) -> RecordBatch {
 }
 
 #[test]
-fn an_index_that_is_a_range_is_said_to_be_no_column() {
+fn an_index_that_is_a_range_is_reported_as_not_a_column() {
     let values: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
     let lacking = with_range_index(&[("x", values.clone())]);
     let mut stream = Vec::new();
@@ -137,7 +137,7 @@ fn kept_columns_alone_are_read() {
 }
 
 #[test]
-fn damaged_parquet_is_told_from_good() {
+fn damaged_parquet_is_distinguished_from_good() {
     let good = parquet(&batch(0, 5_000), Compression::SNAPPY, 1000);
     let message = |bytes: &[u8]| {
         let dir = Dir::new(&[("a.parquet", bytes)]);

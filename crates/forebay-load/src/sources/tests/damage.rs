@@ -48,7 +48,7 @@ fn numbers(rows: i64) -> RecordBatch {
 }
 
 #[test]
-fn unpacked_lengths_are_believed_only_where_they_can_be() {
+fn unpacked_lengths_are_trusted_only_if_plausible() {
     for compression in [CompressionType::LZ4_FRAME, CompressionType::ZSTD] {
         let good = written(&numbers(4321), false, Some(compression));
         assert_eq!(message("a.arrow", &good), None);
@@ -67,7 +67,7 @@ fn unpacked_lengths_are_believed_only_where_they_can_be() {
 }
 
 #[test]
-fn lengths_in_footers_and_messages_are_held_against_the_file() {
+fn lengths_in_footers_and_messages_are_checked_against_the_file() {
     let good = written(&numbers(4321), false, None);
     let body = 4321 * 8;
     let lengths = (0..good.len() - 8).filter(|at| good[*at..*at + 8] == i64::to_le_bytes(body));

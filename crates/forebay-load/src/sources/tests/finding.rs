@@ -68,7 +68,7 @@ fn sources_are_found_in_order() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "makes odd files")]
-fn what_is_there_but_no_file_is_told_as_what_it_is() {
+fn a_path_that_is_not_a_file_is_reported_as_such() {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
     let dir = Dir::new(&[

@@ -15,7 +15,7 @@ fn twice(dir: &Dir, name: &str, options: &SourceOptions) -> (String, Content) {
     let set = dir.open_with(name, options).unwrap();
     let error = match read(&set) {
         Err(error @ SourceError::GuessFailed { .. }) => error.to_string(),
-        other => panic!("the guess held: {other:?}"),
+        other => panic!("the inferred types held: {other:?}"),
     };
     let guesses = set.look_at_all::<SourceError>(2, &|_| Ok(())).unwrap();
     let options = SourceOptions {
@@ -145,7 +145,7 @@ fn long_numbers_keep_their_digits() {
 }
 
 #[test]
-fn what_is_broken_in_itself_is_no_reason_to_look_again() {
+fn broken_records_do_not_cause_a_second_look() {
     let dir = Dir::new(&[
         ("a.csv", b"id,n\n1,a\n2,b\n3\n4,c,d\n5,\"open\n"),
         (
@@ -198,7 +198,7 @@ fn a_json_column_that_no_row_shows_can_be_given() {
 }
 
 #[test]
-fn files_share_what_they_show() {
+fn files_share_their_inferred_types() {
     let dir = Dir::new(&[
         (
             "j/1.jsonl",
@@ -231,7 +231,7 @@ fn files_share_what_they_show() {
 }
 
 #[test]
-fn columns_stand_in_the_order_of_the_rows_whatever_thread_saw_them() {
+fn columns_follow_the_order_of_the_rows_with_several_threads() {
     let mut text = String::new();
     for part in 0..4 {
         text.push_str(&format!("{{\"f{part}\":\"{}\"}}\n", "x".repeat(9 << 20)));
@@ -249,7 +249,7 @@ fn columns_stand_in_the_order_of_the_rows_whatever_thread_saw_them() {
 }
 
 #[test]
-fn an_error_of_the_one_who_waits_ends_the_look() {
+fn an_error_of_the_caller_ends_the_look() {
     let dir = Dir::new(&[("a.csv", b"id\n1\n2\n")]);
     let set = dir.open("a.csv").unwrap();
     assert_eq!(set.text_bytes(), 4);

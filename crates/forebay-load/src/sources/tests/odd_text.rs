@@ -57,7 +57,7 @@ fn elements_of_an_array_that_are_no_objects() {
 }
 
 #[test]
-fn the_reason_of_a_file_whose_only_record_is_broken_is_what_is_broken() {
+fn a_file_with_one_broken_record_reports_its_fault() {
     for (text, reason) in [
         (
             "{\"a\":1,,\"b\":2}\n",
@@ -109,7 +109,7 @@ fn an_array_has_to_end() {
 }
 
 #[test]
-fn a_comma_behind_the_last_element_makes_a_bad_row() {
+fn a_comma_after_the_last_element_makes_a_bad_row() {
     for (text, element) in [
         ("[{\"id\":1},]", 2),
         ("[{\"id\":1} , \n ]\n", 2),
@@ -212,7 +212,7 @@ fn files_that_are_no_text_of_their_format() {
 }
 
 #[test]
-fn a_first_line_that_is_no_json_is_told_as_what_it_is() {
+fn a_first_line_that_is_not_json_is_described() {
     for (line, expected) in [
         (&b"{"[..], "line 1: the line ends within its JSON value"),
         (b"{id:1}", "line 1: this is no JSON: key must be a string"),
@@ -252,7 +252,7 @@ fn a_first_line_that_is_no_json_is_told_as_what_it_is() {
 }
 
 #[test]
-fn json_without_records_or_fields_is_told_so() {
+fn json_without_records_or_fields_is_reported() {
     for text in ["[]", " [ ]\n", "\n \n\n"] {
         let message = error("a.json", text.as_bytes());
         assert!(
@@ -307,7 +307,7 @@ fn bytes_that_are_no_utf8_have_one_line() {
 }
 
 #[test]
-fn numbers_of_text_files_are_told_as_numbers() {
+fn numbers_of_text_files_are_reported_as_numbers() {
     let columns = ["a:int64", "b[]:int8", "c:int64", "m:map(text, int8)"];
     let options = SourceOptions {
         columns: columns.map(|text| parse_column(text).unwrap()).into(),
@@ -388,7 +388,7 @@ fn values_that_nest_without_end_are_bad_rows() {
 }
 
 #[test]
-fn what_stands_behind_an_array_is_refused() {
+fn text_after_an_array_is_refused() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(b"\n[{\"a\":1},\n{\"a\":2}]\n\n x").unwrap();
     let packed = gzip.finish().unwrap();

@@ -9,7 +9,7 @@ use crate::sources::text_files::split::split;
 use crate::sources::text_files::splitter::Splitter;
 
 /// The number of text after an array.
-const BEHIND: u64 = u64::MAX;
+const AFTER_END: u64 = u64::MAX;
 
 /// Returns the start of each record and its line, over the ranges of a split.
 fn starts(dir: &Dir, splitter: Splitter, part_bytes: u64) -> Vec<(u64, u64)> {
@@ -24,7 +24,7 @@ fn starts(dir: &Dir, splitter: Splitter, part_bytes: u64) -> Vec<(u64, u64)> {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
                 Err(CutError::Behind { at, .. }) => {
-                    starts.push((before + at, BEHIND));
+                    starts.push((before + at, AFTER_END));
                     break;
                 }
                 Err(error) => panic!("{error:?}"),

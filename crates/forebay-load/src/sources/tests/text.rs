@@ -245,7 +245,7 @@ fn a_flipped_bit_in_compressed_text_is_an_error() {
 }
 
 #[test]
-fn what_follows_a_closing_quote_makes_a_bad_row() {
+fn text_after_a_closing_quote_makes_a_bad_row() {
     let dir = Dir::new(&[
         (
             "a.csv",

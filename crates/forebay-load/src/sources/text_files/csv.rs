@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_closing_quote_is_found() {
+    fn text_after_a_closing_quote_is_found() {
         let glued = |record: &str| glued_field(record.as_bytes(), &CsvOptions::default());
         assert_eq!(glued("a,\"b\"x,c\n"), Some(1));
         assert_eq!(glued("a,\"b\" ,c"), Some(1));

@@ -3,9 +3,9 @@
 //! A type is inferred only if no text is lost by it. `00123`, `+5` and integers beyond 64 bits stay
 //! text. So do decimals of more than 17 significant digits, and integers with decimals where a
 //! float64 would round one of them. The types are bool (`true`, `false`), int64, float64, date
-//! (`2026-11-21`) and timestamp in microseconds (`2026-11-21T10:00:00`, also with a blank, a
-//! fraction, and `Z` or an offset: then with the zone UTC), else text. A column without any value
-//! is text.
+//! (`2026-11-21`) and timestamp in microseconds (`2026-11-21T10:00:00`), else text. A timestamp may
+//! have a blank, a fraction, and `Z` or an offset: then with the zone UTC. A column without any
+//! value is text.
 
 use std::sync::Arc;
 

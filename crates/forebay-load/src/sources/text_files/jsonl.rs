@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_decoder_says_is_told_by_field() {
+    fn errors_of_the_decoder_are_reported_by_field() {
         let nested = "Json error: whilst decoding field 'a': Json error: whilst decoding field 'b': expected string got [1\"x\"]";
         assert_eq!(
             reason_of(nested, &Fields::empty()),

@@ -1,12 +1,12 @@
 //! Inspects the records of a text file to infer the types of its columns.
 
+use super::TextFormat;
 use super::csv;
 use super::guesses::{GivenColumns, SeenType, too_wide};
 use super::infer_csv::Guess;
 use super::infer_json::JsonLook;
 use super::records::Chunk;
 use super::shape::TooWide;
-use super::text_format::TextFormat;
 use crate::sources::error::SourceError;
 
 /// A reader of the types of records of one file.

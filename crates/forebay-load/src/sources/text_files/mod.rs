@@ -17,4 +17,13 @@ pub(in crate::sources) mod sniff;
 pub(in crate::sources) mod split;
 pub(in crate::sources) mod splitter;
 pub(in crate::sources) mod text;
-pub(in crate::sources) mod text_format;
+
+use super::CsvOptions;
+
+/// The decoding of the records of a file.
+#[derive(Debug, Clone)]
+pub(in crate::sources) enum TextFormat {
+    Csv(CsvOptions),
+    /// Objects, each on a line, or the elements of one array.
+    Json,
+}

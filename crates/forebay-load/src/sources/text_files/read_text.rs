@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{Fields, SchemaRef};
 
+use super::TextFormat;
 use super::csv;
 use super::csv_decoder::CsvDecoder;
 use super::excerpt::SHOWN_CHARS;
@@ -17,7 +18,6 @@ use super::infer_json::{JsonLook, are_deep, too_deep};
 use super::jsonl::JsonDecoder;
 use super::records::{Chunk, Record};
 use super::text::{TextFile, TextPart};
-use super::text_format::TextFormat;
 use crate::convert::{Rules, holds};
 use crate::sources::blob::Blob;
 use crate::sources::error::SourceError;

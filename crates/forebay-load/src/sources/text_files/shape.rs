@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_has_a_path() {
+    fn a_missing_field_has_a_path() {
         let list = |item| Shape::List(Box::new(item));
         let int = Shape::Number(Numbers::of("1").unwrap());
         let half = Shape::Number(Numbers::of("0.5").unwrap());

@@ -2,9 +2,9 @@
 
 use memchr::{memchr, memchr_iter};
 
+use super::TextFormat;
 use super::excerpt::excerpt;
 use super::splitter::Splitter;
-use super::text_format::TextFormat;
 use crate::sources::{CsvOptions, content};
 
 /// The description of an unknown file with many zero bytes.

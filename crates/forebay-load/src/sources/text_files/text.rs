@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use flate2::read::MultiGzDecoder;
 use memchr::memchr_iter;
 
+use super::TextFormat;
 use super::csv;
 use super::excerpt::excerpt;
 use super::guesses::{GivenColumns, Guesses, SeenType, given};
@@ -18,7 +19,6 @@ use super::shape::Shape;
 use super::sniff::{self, SNIFF_BYTES};
 use super::split::{RANGE_BYTES, split};
 use super::splitter::Splitter;
-use super::text_format::TextFormat;
 use crate::sources::batch_bytes::BATCH_BYTES;
 use crate::sources::blob::Blob;
 use crate::sources::error::SourceError;

@@ -166,7 +166,7 @@ fn little_more_is_copied_than_must_be() {
 }
 
 #[test]
-fn nodes_that_come_together_cost_what_they_take() {
+fn nodes_that_join_together_cost_their_own_copies() {
     let old = lay_out(&even(6, 3), &SLOTS, 3, 2).expect("a layout");
     let nodes = even(9, 3);
     let changed = of(&old, &nodes, 3);
@@ -176,7 +176,7 @@ fn nodes_that_come_together_cost_what_they_take() {
         changed.copied,
         changed.lacking
     );
-    // Those that stay copy next to nothing.
+    // Nodes that stay copy next to nothing.
     let fresh: f64 = changed
         .nodes
         .iter()

@@ -1,8 +1,9 @@
-//! Tests of the rules for every layout.
+//! Tests of the rules for every layout, and of lists that get longer.
 
 use proptest::prelude::*;
 
-use super::super::{Class, Line, ListNode, ListsError, lay_out};
+use super::super::shares::Shares;
+use super::super::{Class, Line, ListNode, ListsError, extend, lay_out};
 use super::{SLOTS, deviations, even, valid};
 
 fn node(id: u32, zone: u32, weight: f64) -> ListNode {
@@ -110,7 +111,7 @@ fn fewer_places_than_nodes_are_divided_all_the_same() {
 }
 
 #[test]
-fn what_cannot_be_laid_out_is_refused() {
+fn impossible_layouts_are_refused() {
     let nodes = even(3, 1);
     let refused = |nodes: &[ListNode], line: &Line, replicas, heads| {
         lay_out(nodes, line, replicas, heads).expect_err("an error")
@@ -140,7 +141,7 @@ fn what_cannot_be_laid_out_is_refused() {
             "{error}"
         );
     }
-    // Weights that are far apart, and whose sum is no number, are weights.
+    // Weights that are far apart, and whose sum is not a number, are valid.
     let far = [
         node(1, 0, f64::MAX),
         node(2, 0, f64::MAX),
@@ -169,4 +170,35 @@ fn layouts_are_kept_as_json() {
     );
     let node: ListNode = serde_json::from_str(r#"{"id":1,"zone":0}"#).expect("a node");
     assert_eq!(node.weight, 1.0);
+}
+
+#[test]
+fn longer_lists_begin_as_before_keep_the_rule_of_zones_and_are_about_even() {
+    for (nodes, zones) in [(3, 3), (5, 3), (6, 2), (7, 1), (12, 4)] {
+        let nodes = even(nodes, zones);
+        let old = lay_out(&nodes, &SLOTS, 3, 2).expect("a layout");
+        let longer = extend(&old, &nodes, &SLOTS, 5).expect("longer lists");
+        let most = nodes.len().min(5);
+        for (old, new) in old.iter().zip(&longer) {
+            assert_eq!(old.start, new.start);
+            assert_eq!(old.list, new.list[..old.list.len()]);
+            assert_eq!(new.list.len(), most, "{new:?}");
+            let shares = Shares::new(&nodes, most);
+            assert!(shares.allows(&new.list), "{new:?}");
+        }
+        let all = deviations(&longer, &nodes, &SLOTS, 5);
+        let (above, below) = all[most - 1];
+        assert!(
+            above < 0.35 && below > -0.35,
+            "{} nodes: {above} {below}",
+            nodes.len()
+        );
+    }
+}
+
+#[test]
+fn lists_that_are_long_enough_stay() {
+    let nodes = even(5, 3);
+    let old = lay_out(&nodes, &SLOTS, 3, 2).expect("a layout");
+    assert_eq!(extend(&old, &nodes, &SLOTS, 2), Ok(old));
 }

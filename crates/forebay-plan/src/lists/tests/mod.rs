@@ -2,7 +2,6 @@
 
 mod brute;
 mod changes;
-mod extended;
 mod layouts;
 mod worth;
 

@@ -30,7 +30,7 @@ fn random_list(random: &mut Random, nodes: usize) -> Vec<u32> {
 }
 
 #[test]
-fn a_gain_is_what_the_layout_pays_less() {
+fn a_gain_is_the_reduction_of_the_layouts_price() {
     let mut random = Random::new(5);
     let nodes = even(6, 2);
     let shares = Shares::new(&nodes, 3);

@@ -132,7 +132,7 @@ fn a_new_node_gets_replicas_and_leads_them() {
 }
 
 #[test]
-fn who_is_down_gets_nothing_and_zones_stay_apart() {
+fn nodes_that_are_down_get_nothing_and_zones_stay_apart() {
     let mut random = Random::new(7);
     for _ in 0..40 {
         let mut cluster = skewed(6, 48, 3, &mut random);

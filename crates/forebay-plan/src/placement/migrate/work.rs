@@ -181,8 +181,8 @@ impl<'a> Work<'a> {
         free.or_else(|| self.copy_if(partition, true, allowed))
     }
 
-    /// Copies a partition like `copy_somewhere`, but only to nodes that have room or spare copies,
-    /// or also to those from which another copy can move away.
+    /// Copies a partition like `copy_somewhere`, but only to nodes that have room or spare copies.
+    /// If `gives_way`, also to nodes from which another copy can move away.
     pub fn copy_if(
         &mut self,
         partition: u32,

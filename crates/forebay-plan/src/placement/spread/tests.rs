@@ -66,7 +66,7 @@ fn check(cluster: &SpreadCluster, plan: &LoadPlan, most_copies: usize) {
 }
 
 #[test]
-fn one_hot_partition_comes_to_be_on_more_nodes() {
+fn one_hot_partition_gets_replicas_on_more_nodes() {
     let mut loads = vec![10.0; 12];
     loads[3] = 600.0;
     let cluster = cluster(&loads, 6);
@@ -97,7 +97,7 @@ fn even_load_is_left_alone() {
 }
 
 #[test]
-fn what_was_hot_gives_way_to_what_is() {
+fn formerly_hot_partitions_make_room_for_hot_ones() {
     let mut loads = vec![10.0; 12];
     loads[3] = 600.0;
     let first = cluster(&loads, 6);
@@ -107,7 +107,7 @@ fn what_was_hot_gives_way_to_what_is() {
     for (partition, list) in shifted.partitions.iter_mut().zip(plan.lists) {
         partition.holders = list;
     }
-    // All there may be: what is cold by now has to go first.
+    // The replicas are at their maximum: those of cold partitions must be removed first.
     shifted.most_in_all = shifted.partitions.iter().map(|one| one.holders.len()).sum();
     let plan = place_spread(&shifted, limits(20));
     check(&shifted, &plan, 20);

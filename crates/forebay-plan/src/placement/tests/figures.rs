@@ -16,7 +16,7 @@ fn table_1_is_reproduced() {
         [23542.0, 6329.0, 129.0, 0.0],
     ];
     for ((name, distribution), printed) in PAPER.into_iter().zip(printed) {
-        let mut shares = distribution.shares(4).expect("right parameters");
+        let mut shares = distribution.shares(4).expect("valid parameters");
         shares.sort_by(|a, b| b.total_cmp(a));
         for (share, printed) in shares.into_iter().zip(printed) {
             // The paper drew its requests: four standard deviations.
@@ -145,7 +145,7 @@ fn table_4_shifts_keep_the_throughput() {
         let cluster = paper_cluster(planned, 1);
         let placement = place(&cluster, Scheme::Smooth, Objective::MinMax).expect("a placement");
         for shifted in shifts {
-            let shares = shifted.shares(128).expect("right parameters");
+            let shares = shifted.shares(128).expect("valid parameters");
             let mut stream = Stream::new(&shares, 77);
             let served = route(&placement, &mut stream, 30_000, Policy::LeastLoaded, 1);
             let throughput = throughput(&served);
@@ -155,11 +155,11 @@ fn table_4_shifts_keep_the_throughput() {
 }
 
 #[test]
-fn routing_matters_as_the_notes_say() {
+fn routing_matters_as_in_the_notes() {
     let gamma = Distribution::Gamma { shape: 5.0 };
     let cluster = paper_cluster(gamma, 1);
     let placement = place(&cluster, Scheme::Balanced, Objective::MinMax).expect("a placement");
-    let shares = gamma.shares(128).expect("right parameters");
+    let shares = gamma.shares(128).expect("valid parameters");
     let of = |policy| {
         let served = route(&placement, &mut Stream::new(&shares, 1), 30_000, policy, 1);
         assert!((served.iter().sum::<f64>() - 30_000.0).abs() < 1e-6);

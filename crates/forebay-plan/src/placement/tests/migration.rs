@@ -14,8 +14,8 @@ use crate::Random;
 const MINMAX: Objective = Objective::MinMax;
 
 /// Carries the transfers out, and returns a fault, if there is one. Faults are a partition that
-/// falls below the least number of live copies it had, a copy without a source, or another end than
-/// the placement.
+/// falls below the least number of live copies it had, and a copy without a source. Another end
+/// than the placement is a fault, too.
 fn fault(cluster: &Cluster, migration: &Migration) -> Option<String> {
     let lives = |node: u32| cluster.nodes[node as usize].fate != Fate::Lost;
     let current = cluster.current.as_ref().expect("a current placement");
@@ -184,12 +184,12 @@ proptest! {
         let wanted = 0.95 * migration.best - 1e-6;
         prop_assert!(migration.capacity >= wanted, "{:?}", migration);
         for scheme in [Scheme::Balanced, Scheme::Smooth] {
-            let anew = place(&cluster, scheme, MINMAX);
-            let Ok(anew) = anew else { continue };
+            let fresh = place(&cluster, scheme, MINMAX);
+            let Ok(fresh) = fresh else { continue };
             let now = cluster.current.as_ref().expect("given");
-            let anew = relabel(&cluster, now, anew);
-            if capacity(&cluster, &anew, &cluster.loads) >= wanted {
-                prop_assert!(migration.shipped <= shipped(&cluster, &anew).0);
+            let fresh = relabel(&cluster, now, fresh);
+            if capacity(&cluster, &fresh, &cluster.loads) >= wanted {
+                prop_assert!(migration.shipped <= shipped(&cluster, &fresh).0);
             }
         }
     }
@@ -263,7 +263,7 @@ fn small_migrations_are_near_the_least_of_all() {
 }
 
 #[test]
-fn what_is_restored_from_nowhere_is_not_in_the_bound_of_the_price() {
+fn the_bound_of_the_price_leaves_out_partitions_restored_without_a_source() {
     let input = Input {
         nodes: 3,
         slots: Some(PerNode::All(6)),
@@ -273,13 +273,13 @@ fn what_is_restored_from_nowhere_is_not_in_the_bound_of_the_price() {
         max: Some(1),
         ..Input::default()
     };
-    let cluster = input.check().expect("a right input");
+    let cluster = input.check().expect("a valid input");
     let migration = migrate(&cluster, 0.99, MINMAX).expect("a migration");
     assert_eq!(fault(&cluster, &migration), None);
 }
 
 #[test]
-fn nodes_come_and_go_by_the_same_planner() {
+fn the_same_planner_adds_and_removes_nodes() {
     let mut input = Input {
         nodes: 9,
         slots: Some(PerNode::All(32)),
@@ -292,12 +292,12 @@ fn nodes_come_and_go_by_the_same_planner() {
         ..input.clone()
     }
     .check()
-    .expect("a right input");
+    .expect("a valid input");
     let current = place(&eight, Scheme::Smooth, MINMAX).expect("a placement");
     input.current = Some(current.nodes().to_vec());
 
     // A ninth node: it takes its part, and only that is shipped.
-    let added = input.clone().check().expect("a right input");
+    let added = input.clone().check().expect("a valid input");
     let migration = migrate(&added, 0.99, MINMAX).expect("a migration");
     assert_eq!(fault(&added, &migration), None);
     assert!(migration.capacity >= 0.99, "{migration:?}");
@@ -315,7 +315,7 @@ fn nodes_come_and_go_by_the_same_planner() {
         ..input.clone()
     }
     .check()
-    .expect("a right input");
+    .expect("a valid input");
     let migration = migrate(&drained, 0.99, MINMAX).expect("a migration");
     assert_eq!(fault(&drained, &migration), None);
     assert!(migration.placement.on(2).is_empty());
@@ -331,7 +331,7 @@ fn nodes_come_and_go_by_the_same_planner() {
         ..input
     }
     .check()
-    .expect("a right input");
+    .expect("a valid input");
     let migration = migrate(&lost, 0.99, MINMAX).expect("a migration");
     assert_eq!(fault(&lost, &migration), None);
     let from_lost = |transfer: &Transfer| matches!(transfer, Transfer::Copy { from: Some(2), .. });
@@ -354,7 +354,7 @@ fn small_partitions_are_shipped_rather_than_large_ones() {
         current: Some(vec![vec![0, 1], vec![2, 3]]),
         ..Input::default()
     };
-    let cluster = input.check().expect("a right input");
+    let cluster = input.check().expect("a valid input");
     let migration = migrate(&cluster, 1.0, MINMAX).expect("a migration");
     assert_eq!(migration.shipped, 1);
     assert_eq!(migration.least_shipped, 1);

@@ -38,7 +38,7 @@ fn paper_cluster(distribution: Distribution, seed: u64) -> Cluster {
 }
 
 fn drawn(distribution: Distribution, partitions: usize, seed: u64) -> Vec<f64> {
-    let shares = distribution.shares(partitions).expect("right parameters");
+    let shares = distribution.shares(partitions).expect("valid parameters");
     let counts = Stream::new(&shares, seed).counts(30_000);
     counts.into_iter().map(|count| count as f64).collect()
 }
@@ -50,7 +50,7 @@ fn cluster(nodes: usize, slots: usize, load: Vec<f64>) -> Cluster {
         load,
         ..Input::default()
     };
-    input.check().expect("a right input")
+    input.check().expect("a valid input")
 }
 
 fn random_loads(random: &mut Random, partitions: usize) -> Vec<f64> {

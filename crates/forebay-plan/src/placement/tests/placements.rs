@@ -210,7 +210,7 @@ fn copies_are_in_different_zones() {
             min: Some(2),
             ..Input::default()
         };
-        let cluster = input.check().expect("a right input");
+        let cluster = input.check().expect("a valid input");
         for scheme in [Scheme::Balanced, Scheme::Smooth] {
             let placement = place(&cluster, scheme, Objective::MinMax).expect("a placement");
             let measures = measure(&cluster, &placement, &cluster.loads);
@@ -240,7 +240,7 @@ fn bytes_limit_a_node_as_slots_do() {
         bytes: Some(sizes.clone()),
         ..Input::default()
     };
-    let cluster = input.check().expect("a right input");
+    let cluster = input.check().expect("a valid input");
     for scheme in [Scheme::Balanced, Scheme::Smooth] {
         let placement = place(&cluster, scheme, Objective::MinMax).expect("a placement");
         let mut used = 0;

@@ -76,7 +76,7 @@ fn the_capacity_is_that_of_the_worst_set_of_nodes() {
 }
 
 #[test]
-fn a_failure_is_what_a_cluster_without_the_node_is() {
+fn a_failed_node_equals_a_cluster_without_it() {
     let mut random = Random::new(23);
     for case in 0..200 {
         let nodes = 2 + random.below(5);
@@ -120,7 +120,7 @@ fn a_failure_is_what_a_cluster_without_the_node_is() {
 }
 
 #[test]
-fn a_copy_is_taken_away_only_if_others_can_serve_its_load() {
+fn a_copy_is_removed_only_if_others_can_serve_its_load() {
     let loads = whole_loads(&[3.0, 1.0]);
     let placement = Placement::new(vec![vec![0], vec![0, 1]]);
     let mut routing = Routing::new(&placement, &loads, |_| true);
@@ -139,7 +139,7 @@ fn a_copy_is_taken_away_only_if_others_can_serve_its_load() {
 }
 
 #[test]
-fn taking_copies_away_one_by_one_agrees_with_routing_anew() {
+fn removing_copies_one_by_one_agrees_with_a_new_routing() {
     let mut random = Random::new(5);
     for case in 0..300 {
         let (nodes, partitions) = (2 + random.below(5), 2 + random.below(8));
@@ -164,11 +164,11 @@ fn taking_copies_away_one_by_one_agrees_with_routing_anew() {
             for id in placement.on(node as usize).to_vec() {
                 let mut without = placement.clone();
                 without.remove(node as usize, id);
-                let mut anew = Routing::new(&without, &loads, |_| true);
-                anew.set_limit(limit);
-                anew.route();
+                let mut fresh = Routing::new(&without, &loads, |_| true);
+                fresh.set_limit(limit);
+                fresh.route();
                 let spare = routing.remove_if_spare(node, id, usize::MAX);
-                assert_eq!(spare, anew.unrouted() == 0, "case {case}");
+                assert_eq!(spare, fresh.unrouted() == 0, "case {case}");
                 assert_eq!(routing.unrouted(), 0, "case {case}");
                 if spare {
                     placement = without;

@@ -219,7 +219,7 @@ fn full_nodes_move_single_copies_within_their_zones() {
             ),
             ..Input::default()
         };
-        let cluster = input.check().expect("a right input");
+        let cluster = input.check().expect("a valid input");
         let migration = migrate(&cluster, 0.99, MINMAX).expect("a migration");
         assert!(migration.reached, "seed {seed}: {}", migration.capacity);
         let least = migration.least_shipped;
@@ -267,7 +267,7 @@ fn a_hundred_nodes_ship_hardly_more_than_the_least() {
         current: Some(current),
         ..Input::default()
     };
-    let cluster = input.check().expect("a right input");
+    let cluster = input.check().expect("a valid input");
     let migration = migrate(&cluster, 0.99, MINMAX).expect("a migration");
     assert!(migration.reached, "{}", migration.capacity);
     let least = migration.least_shipped;

@@ -244,7 +244,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn rows_come_back((schema, values) in schema().prop_flat_map(|s| { let v = row(&s); (Just(s), v) })) {
+    fn rows_are_read_back((schema, values) in schema().prop_flat_map(|s| { let v = row(&s); (Just(s), v) })) {
         let bytes = pack_row(&schema, &values);
         check_row(&RowView::new(&schema, &bytes).unwrap(), &values);
         let mut json = Vec::new();

@@ -9,7 +9,6 @@ mod set;
 mod split;
 pub mod status;
 mod store_files;
-mod upgrade;
 mod watch;
 
 use clap::{Args, Subcommand};
@@ -71,7 +70,7 @@ enum ClusterCommand {
     Split(split::Split),
     ForceRecover(force_recover::ForceRecover),
     Cancel(ask::Cancel),
-    Upgrade(upgrade::Upgrade),
+    Upgrade(set::Upgrade),
     Restore(disaster::RestoreArgs),
     RepairStore(disaster::RepairStoreArgs),
 }
@@ -94,7 +93,7 @@ pub fn run(args: &Cluster, context: &Context) -> anyhow::Result<Outcome> {
         ClusterCommand::Split(args) => split::run(args, context),
         ClusterCommand::ForceRecover(args) => force_recover::run(args, context),
         ClusterCommand::Cancel(args) => ask::cancel(args, context),
-        ClusterCommand::Upgrade(args) => upgrade::run(args, context),
+        ClusterCommand::Upgrade(args) => set::upgrade(args, context),
         ClusterCommand::Restore(args) => disaster::restore(args, context),
         ClusterCommand::RepairStore(args) => disaster::repair_store(args, context),
     }

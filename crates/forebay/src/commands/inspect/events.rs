@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_the_table_first_and_who_did_it() {
+    fn a_line_starts_with_the_table_and_names_the_user() {
         let entry = HistoryEntry {
             unix_ms: 0,
             table: TableName::new("people").unwrap(),

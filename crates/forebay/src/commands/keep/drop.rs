@@ -1,4 +1,4 @@
-//! `forebay drop`: removes a table.
+//! `forebay drop` and `forebay undrop`: remove a table, and restore a dropped one.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::nodes::ask::{ask, can_ask};
-use crate::printing::human;
+use crate::printing::{ask, can_ask, human};
 
 /// Remove a table with all its versions, or a live table; without --keep-dropped permanently
 ///
@@ -104,4 +103,33 @@ fn end_live_drop(args: &Drop, context: &Context) {
     if let Err(error) = removed {
         tracing::warn!(table = %args.table, %error, "runs of loads stay in the store");
     }
+}
+
+/// Restore a table that was dropped with --keep-dropped
+///
+/// It is restored as it was: its versions, the serving one, and the content of a live table. If
+/// several dropped tables have the name, the last one is restored, or the one that --dropped names.
+/// forebay tables --dropped lists them.
+///
+/// With --json one object {table, undropped, dropped}.
+#[derive(Debug, Args)]
+pub struct Undrop {
+    /// The table
+    pub table: TableName,
+
+    /// The table that was dropped at this time, as forebay tables --dropped prints it
+    #[arg(long, value_name = "TIME")]
+    pub dropped: Option<String>,
+}
+
+pub fn undrop(args: &Undrop, context: &Context) -> anyhow::Result<Outcome> {
+    let table = &args.table;
+    let kept = context
+        .open_store()?
+        .undrop_table(table, args.dropped.as_deref())?;
+    let dropped = utc(kept.dropped_unix_ms);
+    let object = json!({"table": table, "undropped": true, "dropped": dropped});
+    context.print_done(Outcome::Done, &object, || {
+        format!("{table} is back, as it was when it was dropped at {dropped}")
+    })
 }

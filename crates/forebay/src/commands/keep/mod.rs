@@ -4,4 +4,3 @@ pub mod backup;
 pub mod drop;
 pub mod restore;
 pub(in crate::commands) mod restore_in_cluster;
-pub mod undrop;

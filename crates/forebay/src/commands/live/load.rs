@@ -106,10 +106,10 @@ pub struct Load {
     #[command(flatten)]
     pub of_indexes: IndexArgs,
 
-    /// In a cluster, what is done before rows are added. auto: split and move the table's
-    /// partitions according to the rows read (forebay plan insert), so that all nodes share the
-    /// work, if that saves more time than it takes; always: do so in any case; FILE: carry out a
-    /// plan written by forebay plan insert; none: leave the partitions where they are
+    /// In a cluster, what is done before rows are added, so that all nodes share the work. auto:
+    /// split and move the table's partitions according to the rows read (forebay plan insert), if
+    /// that saves more time than it takes; always: do so in any case; FILE: carry out a plan
+    /// written by forebay plan insert; none: leave the partitions where they are
     #[arg(
         long,
         value_name = "auto|always|none|FILE",

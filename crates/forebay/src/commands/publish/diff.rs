@@ -26,8 +26,8 @@ use crate::printing::human;
 /// With --json one object {table, from, to, added, removed, changed, unchanged, columns, schema,
 /// values, differences}. columns counts the changes of each column. values has the statistics of
 /// each column in both versions as {column, before, after}. schema has the columns and fields that
-/// were added, removed or got another type as {added, removed, retyped, changes}, where changes is
-/// a list of {change, column, before, after, text}. Each difference is {key, change, columns}.
+/// were added, removed or got another type as {added, removed, retyped, changes}. changes is a list
+/// of {change, column, before, after, text}. Each difference is {key, change, columns}.
 #[derive(Debug, Args)]
 pub struct Diff {
     pub table: TableName,

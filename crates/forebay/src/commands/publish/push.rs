@@ -178,7 +178,7 @@ pub struct Push {
     pub no_swap: bool,
 
     /// A limit for the change against the serving version, such as 'rows>-20%' or
-    /// 'mean(price)<20%', or the effect of a schema change, such as 'column-gone(note)=report'; may
+    /// 'mean(price)<20%'; or the effect of a schema change, such as 'column-gone(note)=report'; may
     /// be repeated
     #[arg(long, value_name = "LIMIT", help_heading = "Swap")]
     pub gate: Vec<Limit>,

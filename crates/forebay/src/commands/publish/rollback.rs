@@ -8,8 +8,7 @@ use super::swap;
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::nodes::ask::{ask, can_ask};
-use crate::printing::human;
+use crate::printing::{ask, can_ask, human};
 
 /// Return to the version that served before; in a cluster several tables at one moment
 ///

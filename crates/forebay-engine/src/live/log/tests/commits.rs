@@ -47,7 +47,7 @@ fn a_roll_keeps_the_older_segment_in_the_next_sync() {
 }
 
 #[test]
-fn threads_that_write_and_wait_are_all_told_the_truth() {
+fn records_that_many_threads_saw_acknowledged_are_durable() {
     let disk = SimDisk::new();
     let (log, _) = open(&disk, Durability::Sync).unwrap();
     let (sender, called) = mpsc::channel();
@@ -115,7 +115,7 @@ fn callbacks_come_from_the_logs_thread() {
 }
 
 #[test]
-fn a_log_synced_every_so_often_is_so_by_the_clock() {
+fn a_log_is_synced_at_intervals_of_the_clock() {
     let disk = SimDisk::new();
     let clock = Arc::new(HandClock::waiting());
     let open = |durability| {
@@ -216,7 +216,7 @@ fn a_failed_sync_closes_the_log_for_good() {
 }
 
 #[test]
-fn a_failed_sync_is_told_to_callbacks() {
+fn callbacks_receive_a_failed_sync() {
     let disk = SimDisk::new();
     let (log, _) = open(&disk, Durability::Sync).unwrap();
     log.append(b"begin").unwrap();

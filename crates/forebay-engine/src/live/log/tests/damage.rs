@@ -29,7 +29,7 @@ fn reopened(disk: &SimDisk, words: &str) -> Result<Vec<Vec<u8>>, LogError> {
     let (log, mut found) = match open(disk, Durability::Os) {
         Ok(opened) => opened,
         Err(error) => {
-            assert_eq!(disk.files(), before, "{words}: refused, and yet changed");
+            assert_eq!(disk.files(), before, "{words}: refused, but changed");
             return Err(error);
         }
     };
@@ -57,7 +57,7 @@ fn every_flip(durability: Durability) {
                     Ok(found) if found == all => {
                         let padding = base.read(&file(segment)).unwrap()[at] == 0;
                         let place = at as u64 % 512;
-                        assert!(padding && place > 500, "{words}: unnoticed");
+                        assert!(padding && place > 500, "{words}: not detected");
                     }
                     Ok(found) => {
                         assert!(segment == 3 && at as u64 >= last_start, "{words}");
@@ -78,17 +78,17 @@ fn every_flip(durability: Durability) {
 }
 
 #[test]
-fn every_flipped_bit_of_an_unsynced_log_shows() {
+fn every_flipped_bit_of_an_unsynced_log_is_detected() {
     every_flip(Durability::Os);
 }
 
 #[test]
-fn every_flipped_bit_of_a_synced_log_shows() {
+fn every_flipped_bit_of_a_synced_log_is_detected() {
     every_flip(Durability::Sync);
 }
 
 #[test]
-fn a_log_cut_anywhere_is_read_up_to_there_or_refused() {
+fn a_log_truncated_anywhere_is_read_up_to_there_or_refused() {
     for durability in [Durability::Os, Durability::Sync] {
         let (base, _) = base(durability);
         let all = payloads(COUNT);
@@ -116,7 +116,7 @@ fn a_log_cut_anywhere_is_read_up_to_there_or_refused() {
 }
 
 #[test]
-fn what_was_durable_is_not_given_up_for_looking_unwritten() {
+fn durable_records_that_look_unwritten_are_not_dropped() {
     for durability in [Durability::Os, Durability::Sync] {
         let disk = SimDisk::new();
         let (log, _) = open(&disk, durability).unwrap();
@@ -137,13 +137,13 @@ fn what_was_durable_is_not_given_up_for_looking_unwritten() {
 }
 
 #[test]
-fn what_to_do_about_a_damage_works() {
+fn the_remedy_for_damage_works() {
     let (disk, _) = base(Durability::Sync);
     disk.tamper(&file(2), |bytes| bytes[300] ^= 4);
     let error = open(&disk, Durability::Os).unwrap_err();
     assert!(error.to_string().contains("log.durable"), "{error}");
     let LogError::Damaged { path, offset, .. } = error else {
-        panic!("not told as a damage");
+        panic!("not reported as damage");
     };
     assert_eq!(path, file(2));
     disk.tamper(&file(2), |bytes| bytes.truncate(offset as usize));
@@ -226,7 +226,7 @@ fn frames_pass_only_where_they_were_written() {
 }
 
 #[test]
-fn zeros_behind_the_last_record_are_no_damage() {
+fn zeros_after_the_last_record_are_not_damage() {
     for durability in [Durability::Os, Durability::Sync] {
         let (disk, _) = base(durability);
         disk.tamper(&file(3), |bytes| bytes.resize(bytes.len() + 600_000, 0));

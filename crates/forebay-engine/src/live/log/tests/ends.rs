@@ -42,7 +42,7 @@ fn check_lost(disk: &SimDisk, words: &str, left: usize) {
 }
 
 #[test]
-fn a_newest_segment_that_is_gone_is_missed() {
+fn a_missing_newest_segment_is_detected() {
     let (disk, all) = synced();
     let (_log, found) = open(&disk.after_kill(), Durability::Sync).unwrap();
     assert_eq!(found, all);
@@ -51,14 +51,14 @@ fn a_newest_segment_that_is_gone_is_missed() {
 }
 
 #[test]
-fn all_files_of_a_log_that_are_gone_are_missed() {
+fn the_loss_of_all_files_of_a_log_is_detected() {
     let (disk, _) = synced();
     disk.remove_dir_all(dir()).unwrap();
     check_lost(&disk, "2.log is missing", 0);
 }
 
 #[test]
-fn a_newest_segment_cut_anywhere_is_missed() {
+fn a_truncated_newest_segment_is_detected() {
     let (base, _) = synced();
     let length = base.read(&file(2)).unwrap().len();
     for kept in 0..length {
@@ -77,7 +77,7 @@ fn a_newest_segment_cut_anywhere_is_missed() {
 }
 
 #[test]
-fn an_end_that_is_lost_before_a_file_that_came_to_nothing_is_missed() {
+fn a_lost_end_before_an_empty_file_is_detected() {
     let (disk, _) = synced();
     disk.tamper(&file(2), |bytes| bytes.truncate(59));
     disk.create(&file(3)).unwrap();
@@ -85,7 +85,7 @@ fn an_end_that_is_lost_before_a_file_that_came_to_nothing_is_missed() {
 }
 
 #[test]
-fn after_a_power_cut_too_a_segment_is_missed() {
+fn a_missing_segment_is_detected_after_a_power_cut() {
     let disk = SimDisk::new();
     let (log, _) = open(&disk, Durability::Sync).unwrap();
     for number in 0..3 {
@@ -102,7 +102,7 @@ fn after_a_power_cut_too_a_segment_is_missed() {
 }
 
 #[test]
-fn segments_that_are_in_runs_are_not_missed() {
+fn removed_segments_that_are_in_runs_are_not_reported_lost() {
     let (disk, _) = synced();
     let (log, _) = open(&disk, Durability::Sync).unwrap();
     let next = log.roll();
@@ -158,7 +158,7 @@ fn a_commit_syncs_nothing_but_the_log() {
 }
 
 #[test]
-fn a_file_that_is_cut_or_removed_while_it_is_written_ends_acknowledgements() {
+fn truncating_or_removing_a_file_during_writes_ends_acknowledgements() {
     for durability in [Durability::Sync, Durability::EveryMs(5)] {
         for removed in [false, true] {
             let disk = SimDisk::new();

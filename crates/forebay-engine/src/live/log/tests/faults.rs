@@ -284,7 +284,7 @@ fn live(seed: u64) {
 }
 
 #[test]
-fn any_life_of_a_log_keeps_what_it_promised() {
+fn any_life_of_a_log_keeps_its_promises() {
     let first: u64 = match std::env::var("FOREBAY_TEST_SEED") {
         Ok(seed) => seed.parse().unwrap(),
         Err(_) => 0,

@@ -94,7 +94,7 @@ fn payloads(count: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn records_come_back_in_order_with_their_segments() {
+fn records_are_read_back_in_order_with_their_segments() {
     let disk = SimDisk::new();
     let (log, found) = open(&disk, Durability::Os).unwrap();
     assert!(found.is_empty());
@@ -121,7 +121,7 @@ fn records_come_back_in_order_with_their_segments() {
 }
 
 #[test]
-fn segments_that_are_kept_elsewhere_are_removed_and_never_read_again() {
+fn segments_that_are_in_runs_are_removed_and_never_read_again() {
     let disk = SimDisk::new();
     let (log, _) = open(&disk, Durability::Os).unwrap();
     log.append(b"one").unwrap();

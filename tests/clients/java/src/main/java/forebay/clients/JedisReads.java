@@ -13,8 +13,8 @@ import redis.clients.jedis.RedisClusterClient;
 import redis.clients.jedis.RedisProtocol;
 
 /**
- * Jedis, as Reading says. Replicas: executeCommandToReplica, one of them by chance, which is for commands of one
- * slot; an MGET over slots goes to the primaries.
+ * Jedis as a client of Reading. Replicas: executeCommandToReplica, a random one, for commands of one slot. An MGET over
+ * slots goes to the primaries.
  */
 final class JedisReads {
   public static void main(String[] words) throws Exception {
@@ -37,11 +37,11 @@ final class JedisReads {
   }
 
   private static String version() throws IOException {
-    Properties told = new Properties();
+    Properties properties = new Properties();
     try (var text = Jedis.class.getResourceAsStream("/META-INF/maven/redis.clients/jedis/pom.properties")) {
-      told.load(text);
+      properties.load(text);
     }
-    return told.getProperty("version");
+    return properties.getProperty("version");
   }
 
   private static String[] array(List<String> keys) {

@@ -7,7 +7,7 @@ import io.lettuce.core.cluster.RedisClusterClient;
 import java.util.Arrays;
 import java.util.stream.Collectors;
 
-/** Lettuce, as Reading says. Replicas: ReadFrom.ANY_REPLICA, one of them by chance. */
+/** Lettuce as a client of Reading. Replicas: ReadFrom.ANY_REPLICA, a random one. */
 final class LettuceReads {
   public static void main(String[] words) throws Exception {
     Reading reading = new Reading("Lettuce", LettuceVersion.getVersion().split(".RELEASE")[0], words);

@@ -7,14 +7,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 
-/** What the clients in Java read, and what they note: ../python/reading.py, in other words. */
+/** The reads of the Java clients, and their results. See python/reading.py. */
 final class Reading {
   private static final String[] TABLES = {"people", "prices"};
   private static final int PAUSE_MS = 10;
   private static final int STRIDE = 7919;
   private static final double SPELL_S = 2;
 
-  /** Failures of one kind without a longer pause between them. */
+  /** Failures of one kind with short pauses between them. */
   private static final class Spell {
     String kind;
     String text;
@@ -25,7 +25,7 @@ final class Reading {
 
   final boolean replicas;
   final String[] addresses;
-  private final Map<String, Object> told = new HashMap<>();
+  private final Map<String, Object> results = new HashMap<>();
   private final List<Spell> spells = new ArrayList<>();
   private final Map<String, Integer> last = new HashMap<>();
   private final int groups;
@@ -37,22 +37,22 @@ final class Reading {
   private long answeredAt;
   private volatile boolean over;
 
-  /** By the command line, of a client whose MGET over slots is several commands. */
+  /** Takes the arguments of the command line, for a client that splits an MGET over slots. */
   Reading(String client, String version, String[] words) {
     replicas = words[0].equals("replicas");
     addresses = words[1].split(",");
     groups = Integer.parseInt(words[2]);
     versions = Integer.parseInt(words[3]);
-    told.put("client", client);
-    told.put("version", version);
-    told.put("variant", words[0]);
+    results.put("client", client);
+    results.put("version", version);
+    results.put("variant", words[0]);
   }
 
   static boolean oneSlot(List<String> keys) {
     return keys.stream().map(key -> key.split(":")[1]).distinct().count() == 1;
   }
 
-  /** GETs of both tables, an MGET of one slot, and one over slots, by turns. */
+  /** In turn: a GET of each table, an MGET of one slot, and an MGET over slots. */
   private List<String> keys(int count) {
     int group = (int) ((long) count * STRIDE % groups);
     int kind = count % 4;
@@ -68,7 +68,7 @@ final class Reading {
     return keys;
   }
 
-  /** Reads until standard input ends, and prints what came of it. */
+  /** Reads until standard input ends, and prints the results. */
   void run(Function<String, String> get, Function<List<String>, List<String>> mget) throws Exception {
     Thread end = new Thread(this::waitForEnd);
     end.setDaemon(true);
@@ -88,14 +88,14 @@ final class Reading {
       }
       Thread.sleep(PAUSE_MS);
     }
-    told.put("reads", reads);
-    told.put("wrong", wrong);
-    told.put("parts", parts);
-    told.put("spells", spells);
-    told.put("last", last);
-    told.put("longest_pause_ms", longest / 1_000_000);
-    System.out.println(new com.google.gson.Gson().toJson(told));
-    // Threads of the clients would hold the process.
+    results.put("reads", reads);
+    results.put("wrong", wrong);
+    results.put("parts", parts);
+    results.put("spells", spells);
+    results.put("last", last);
+    results.put("longest_pause_ms", longest / 1_000_000);
+    System.out.println(new com.google.gson.Gson().toJson(results));
+    // Threads of the clients would keep the process alive.
     System.exit(0);
   }
 
@@ -103,7 +103,7 @@ final class Reading {
     try {
       System.in.transferTo(java.io.OutputStream.nullOutputStream());
     } catch (IOException error) {
-      // A pipe that breaks is an end, too.
+      // A broken pipe is an end, too.
     }
     over = true;
   }
@@ -134,7 +134,7 @@ final class Reading {
     if (!mixed) {
       last.putAll(seen);
     } else if (!oneSlot(keys)) {
-      // The client's own doing: its parts are commands of their own.
+      // The client splits the MGET, so its parts are separate commands.
       parts++;
     } else {
       isWrong("two versions: " + values);

@@ -1,11 +1,28 @@
-//! `forebay man`: prints the man page, from the parser's own definitions.
+//! `forebay completions` and `forebay man`: help in a shell, from the parser's own definitions.
 
 use std::io::{self, Write};
 
 use clap::Args;
+use clap_complete::Shell;
 use clap_mangen::Man as Page;
 
 use crate::exit::Outcome;
+
+/// Print completions for a shell
+///
+/// For bash: forebay completions bash > ~/.local/share/bash-completion/completions/forebay
+#[derive(Debug, Args)]
+pub struct Completions {
+    pub shell: Shell,
+}
+
+/// Prints the completions. `parser` is the whole command line.
+pub fn completions(args: &Completions, mut parser: clap::Command) -> anyhow::Result<Outcome> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut parser, "forebay", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(Outcome::Done)
+}
 
 /// Print the man page
 ///
@@ -14,7 +31,7 @@ use crate::exit::Outcome;
 pub struct Man {}
 
 /// Prints the page. `command` is the whole command line.
-pub fn run(mut command: clap::Command) -> anyhow::Result<Outcome> {
+pub fn man(mut command: clap::Command) -> anyhow::Result<Outcome> {
     command.build();
     let mut page = Vec::new();
     Page::new(command.clone()).render(&mut page)?;
