@@ -80,7 +80,7 @@ fn words(events: &[ClusterEvent]) -> Vec<(&str, bool)> {
 }
 
 #[test]
-fn nodes_join_die_come_back_and_go() {
+fn each_change_of_a_node_has_an_event() {
     const DOWN: NodeState = NodeState::Down { since_unix_ms: 1 };
     const LEFT: NodeState = NodeState::Left { since_unix_ms: 1 };
     for (from, to, what) in [

@@ -45,7 +45,7 @@ fn each_node_is_in_one_state() {
     for (id, (state, paused)) in (1..).zip(states) {
         model.put_node(node(id, state, paused));
     }
-    // It is itself suspected by the others, and so is the one that is down.
+    // The other nodes suspect this node and one that is down.
     let suspects = [1, 2, 4].map(NodeId).into();
     assert_eq!(
         NodeCounts::of(&model, Some(NodeId(1)), &suspects),
@@ -85,7 +85,7 @@ fn rollout(id: u64, table: &str, phase: Phase, begun_unix_ms: u64) -> Rollout {
 }
 
 #[test]
-fn the_oldest_rollout_is_one_that_is_not_over() {
+fn the_oldest_rollout_is_an_unfinished_one() {
     let mut model = Model::default();
     assert_eq!(RolloutFacts::of(&model, 5000), RolloutFacts::default());
     let all = [

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_written_as_they_are_read() {
+    fn addresses_keep_their_text_when_parsed() {
         for text in [
             "node-1.example:7379",
             "10.0.0.1:1",

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_look_and_ask_often_whatever_the_node_timeout() {
+    fn polling_intervals_are_bounded_for_any_node_timeout() {
         let (longest, limit) = (Timing::LONGEST, Duration::from_secs(20));
         let (longest, limit) = (Timing::new(longest).unwrap(), Timing::new(limit).unwrap());
         assert_eq!(longest.heartbeat(), Duration::from_secs(2));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_no_cluster_works_with_are_refused() {
+    fn unusable_node_timeouts_are_refused() {
         for refused in [
             Duration::ZERO,
             Duration::from_millis(199),

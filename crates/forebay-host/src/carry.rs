@@ -7,28 +7,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use forebay_io::start_behind;
 use forebay_replica::{
-    Action, Committed, Content, Event, PeerId, Permit, Persist, Place, Refusal, RequestId,
+    Action, Committed, Content, Event, NewProposal, PeerId, Permit, Persist, Place, Refusal,
 };
 use tracing::{debug, info, warn};
 
-use crate::environment::StateError;
-use crate::group::{HostedGroup, ReadPermit, Requester, StateWork};
-use crate::loads::is_load;
-use crate::log_reader::LogPart;
+use crate::effects::{Answer, is_load};
+use crate::environment::{NoEntries, ReadPace, StateError};
+use crate::group::{AfterUnlock, HostedGroup, ReadPermit, Requester, StateWork};
+use crate::log_reader::{LogPart, PartReader};
 use crate::pool::TaskOutcome;
-
-/// The actions that are done without the lock.
-#[derive(Debug, Default)]
-pub(crate) struct AfterUnlock {
-    reads: Vec<Permit>,
-    refused: Vec<(RequestId, Refusal)>,
-    fetches: Vec<(PeerId, Place)>,
-    drops_copy: bool,
-    leaves: bool,
-}
 
 impl HostedGroup {
     /// REQUIRES: the replica's lock.
@@ -165,6 +154,7 @@ impl HostedGroup {
         if let Some(index) = last {
             self.notify(Event::Applied { index });
             self.read_early();
+            self.wake_evaluations();
         }
         (!entries.is_empty()).then_some((StateWork::Apply(entries), why))
     }
@@ -186,7 +176,7 @@ impl HostedGroup {
         }
     }
 
-    fn answer(&self, committed: &Committed, answers: Vec<Bytes>) {
+    fn answer(&self, committed: &Committed, answers: Vec<Answer>) {
         let Content::Batch { proposals, .. } = &committed.entry.content else {
             return;
         };
@@ -200,6 +190,7 @@ impl HostedGroup {
             committed.entry.place,
             self.group()
         );
+        self.forget_pending(proposals);
         let mut done = Vec::with_capacity(proposals.len());
         {
             let mut requesters = self.requesters.lock();
@@ -318,6 +309,16 @@ fn takes_long(committed: &Committed) -> bool {
 }
 
 impl AfterUnlock {
+    /// Returns what refuses proposals of a replica that has ended.
+    pub fn refusing(proposals: &[NewProposal]) -> Self {
+        let all = proposals.iter();
+        let refused = all.map(|new| (new.proposal.request, Refusal::NotLeader(None)));
+        Self {
+            refused: refused.collect(),
+            ..Self::default()
+        }
+    }
+
     pub fn carry_out(self, group: &Arc<HostedGroup>) {
         if self.leaves {
             group.halt("its log lost entries that it had acknowledged");
@@ -338,5 +339,43 @@ impl AfterUnlock {
         for (from, at_least) in self.fetches {
             group.fetch(from, at_least);
         }
+        if self.has_changed {
+            group.wake_evaluations();
+            group.core.watch.changed();
+        }
+    }
+}
+
+/// Reads the group's log for a peer that lags.
+impl PartReader for HostedGroup {
+    fn read_part(self: Arc<Self>, part: LogPart, pace: &dyn ReadPace) {
+        if self.is_halted() {
+            return;
+        }
+        let read = self
+            .log
+            .log()
+            .entries(self.group(), (part.from, part.to), part.most_bytes);
+        let event = match read {
+            Ok(found) if !found.entries.is_empty() => {
+                debug_assert!(
+                    found
+                        .entries
+                        .iter()
+                        .all(|entry| entry.place.index < part.to),
+                    "entries behind those of {part:?} were read"
+                );
+                pace.wait(found.bytes);
+                let counts = &self.core.counts;
+                counts.tail_bytes.fetch_add(found.bytes, Ordering::Relaxed);
+                Event::EntriesCame(found.entries)
+            }
+            // The requested entries are decided, so they were in the log once.
+            Ok(_) => Event::EntriesGone { through: part.from },
+            Err(NoEntries { through }) => Event::EntriesGone {
+                through: through.max(part.from),
+            },
+        };
+        self.notify(event);
     }
 }

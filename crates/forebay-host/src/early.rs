@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_hears_later_what_was_said_before_it_was_there() {
+    fn a_new_replica_receives_the_messages_that_arrived_before_it() {
         let early = EarlyMessages::default();
         let (one, other) = (GroupId(7), GroupId(8));
         for message in [messages(one), messages(one), messages(other)].concat() {
             early.keep(SECOND, message);
         }
         let taken = early.take(SECOND, one, PeerId(2));
-        assert_eq!(taken, &messages(one)[..1], "once, and of this peer alone");
+        assert_eq!(taken, &messages(one)[..1], "one message, of this peer only");
         assert!(early.take(SECOND, one, PeerId(2)).is_empty());
         assert_eq!(early.take(SECOND, one, PeerId(3)).len(), 1);
         assert!(

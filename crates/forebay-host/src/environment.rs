@@ -7,6 +7,8 @@ use forebay_engine::PartitionId;
 use forebay_replica::{Committed, GroupId, LogEntry, PeerId, Persist, Place, SnapshotFacts};
 use thiserror::Error;
 
+use crate::effects::Answer;
+
 /// The number of a node in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeKey(pub u32);
@@ -124,7 +126,7 @@ pub enum StateError {
 pub trait GroupState: Debug + Send + Sync {
     /// Applies a decided entry, and stores its facts with its effects. Returns the answers of its
     /// proposals, in their order. An entry that failed with [`StateError::Later`] is applied again.
-    fn apply(&self, committed: &Committed) -> Result<Vec<Bytes>, StateError>;
+    fn apply(&self, committed: &Committed) -> Result<Vec<Answer>, StateError>;
 
     /// Fetches a copy of the partition from a peer, at this place or a later one, without changing
     /// the state. Blocks; another thread may apply entries meanwhile.

@@ -9,21 +9,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_io::start_thread;
 use forebay_replica::{
-    Committed, Event, Freshness, GroupId, Membership, Outline, PeerId, Permit, Persist, Place,
-    Proposal, QuietTicks, Refusal, Replica, RequestId, Standing,
+    Basis, Committed, Event, Freshness, GroupId, Membership, NewProposal, Outline, PeerId, Permit,
+    Persist, Place, Proposal, QuietTicks, Refusal, Replica, RequestId, Standing,
 };
 use parking_lot::Mutex;
 use tracing::{debug, error, warn};
 
 use crate::core::HostCore;
+use crate::effects::{WriteDone, is_barrier};
 use crate::environment::{GroupState, NodeKey};
 use crate::hold::HeldProposals;
+use crate::leader_state::LeaderState;
 use crate::lease::{Lease, LeaseWord};
 use crate::log_writer::{LogUser, TableLog};
 use crate::pool::{StateKeeper, TaskOutcome};
 
-/// The callback of a proposal: receives the state's answer, or the reason why there is none.
-pub type WriteDone = Box<dyn FnOnce(Result<Bytes, Refusal>) + Send>;
 /// The callback of a read. It reads, and then checks that the permit still holds.
 pub type ReadCallback = Box<dyn FnOnce(Result<ReadPermit, Refusal>) + Send>;
 
@@ -32,6 +32,18 @@ pub(crate) enum Requester {
     Write(WriteDone),
     /// A read, with the time of its request by the host's clock.
     Read(Duration, ReadCallback),
+}
+
+/// The actions that are done without the replica's lock.
+#[derive(Debug, Default)]
+pub(crate) struct AfterUnlock {
+    pub reads: Vec<Permit>,
+    pub refused: Vec<(RequestId, Refusal)>,
+    pub fetches: Vec<(PeerId, Place)>,
+    pub drops_copy: bool,
+    pub leaves: bool,
+    /// The replica's leader or members have changed.
+    pub has_changed: bool,
 }
 
 /// A step of work on a state. Steps are done in order.
@@ -64,6 +76,7 @@ pub struct HostedGroup {
     pub(crate) is_short: AtomicBool,
     /// Reads whose entries are not all applied yet.
     pub(crate) early_reads: Mutex<Vec<Permit>>,
+    pub(crate) leader_state: Mutex<LeaderState>,
     pub(crate) nodes: Mutex<BTreeMap<PeerId, NodeKey>>,
     pub(crate) lease: LeaseWord,
     /// The time at which this replica's data was last known to be current.
@@ -195,6 +208,7 @@ impl HostedGroup {
             is_fetching: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
             early_reads: Mutex::default(),
+            leader_state: Mutex::default(),
             nodes: Mutex::new(nodes),
             lease: LeaseWord::default(),
             fresh: Mutex::default(),
@@ -230,22 +244,35 @@ impl HostedGroup {
     /// Passes an event to the replica, and carries out its actions. Does not block. A replica that
     /// has ended ignores the event.
     pub(crate) fn notify(self: &Arc<Self>, event: Event) {
-        if self.is_halted() {
-            return;
+        if !self.is_halted() {
+            self.handle(event).carry_out(self);
         }
-        let (after, has_changed) = {
-            let mut replica = self.replica.lock();
-            replica.pass_ticks(self.quiet.take_passed());
-            // Read the clock under the lock: the time must not be earlier than that of a prior
-            // event.
-            let actions = replica.handle(self.core.now(), event);
-            self.quiet.set_may_pass(replica.quiet_ticks());
-            self.lease.publish(&replica);
-            (self.carry_out(actions), self.has_changed(&replica))
-        };
-        after.carry_out(self);
-        if has_changed {
-            self.core.watch.changed();
+    }
+
+    /// Passes an event to the replica. The caller carries out the rest, without the lock of the
+    /// leader's state.
+    fn handle(self: &Arc<Self>, event: Event) -> AfterUnlock {
+        let mut replica = self.replica.lock();
+        replica.pass_ticks(self.quiet.take_passed());
+        // Read the clock under the lock: the time must not be earlier than that of a prior event.
+        let actions = replica.handle(self.core.now(), event);
+        self.quiet.set_may_pass(replica.quiet_ticks());
+        self.lease.publish(&replica);
+        let mut after = self.carry_out(actions);
+        after.has_changed = self.has_changed(&replica);
+        after
+    }
+
+    /// Returns the basis for evaluations. `None` while an entry is awaited that evaluations must
+    /// follow; an error if this replica does not lead.
+    pub(crate) fn known_basis(&self) -> Result<Option<Basis>, ()> {
+        if self.is_halted() {
+            return Err(());
+        }
+        let replica = self.replica.lock();
+        match replica.is_leader() {
+            true => Ok(replica.basis()),
+            false => Err(()),
         }
     }
 
@@ -295,7 +322,8 @@ impl HostedGroup {
 
     pub(crate) fn release(self: &Arc<Self>) {
         let now = self.core.monotonic();
-        self.held.release(now, |waiting| self.propose_now(waiting));
+        self.held
+            .release(now, |waiting| self.propose_now(waiting).carry_out(self));
     }
 
     /// Returns the term in which this replica leads, as far as it knows.
@@ -304,27 +332,47 @@ impl HostedGroup {
         (facts.leader == Some(self.me)).then_some(facts.term)
     }
 
-    pub(crate) fn propose(self: &Arc<Self>, all: Vec<(Bytes, WriteDone)>) {
-        if let Some(all) = self.held.admit(all) {
-            self.propose_now(all);
+    /// Proposes what depends on no state.
+    pub(crate) fn propose(self: &Arc<Self>, effect: Bytes, done: WriteDone) {
+        let request = self.core.next_request();
+        let new = NewProposal {
+            basis: None,
+            is_barrier: is_barrier(&effect),
+            proposal: Proposal {
+                request,
+                operations: effect,
+            },
+        };
+        if let Some(after) = self.propose_in_order(new, done) {
+            after.carry_out(self);
         }
     }
 
-    fn propose_now(self: &Arc<Self>, all: Vec<(Bytes, WriteDone)>) {
+    /// Proposes, unless proposals are held back. Returns what the caller carries out without a lock.
+    pub(crate) fn propose_in_order(
+        self: &Arc<Self>,
+        new: NewProposal,
+        done: WriteDone,
+    ) -> Option<AfterUnlock> {
+        let admitted = self.held.admit(vec![(new, done)])?;
+        Some(self.propose_now(admitted))
+    }
+
+    fn propose_now(self: &Arc<Self>, all: Vec<(NewProposal, WriteDone)>) -> AfterUnlock {
         let mut proposals = Vec::with_capacity(all.len());
         {
             let mut requesters = self.requesters.lock();
-            for (operations, done) in all {
-                let request = self.core.next_request();
+            for (new, done) in all {
+                let request = new.proposal.request;
                 let other = requesters.insert(request, Requester::Write(done));
                 debug_assert!(other.is_none(), "two proposals have the number {request:?}");
-                proposals.push(Proposal {
-                    request,
-                    operations,
-                });
+                proposals.push(new);
             }
         }
-        self.unless_halted(Event::Propose(proposals));
+        match self.is_halted() {
+            true => AfterUnlock::refusing(&proposals),
+            false => self.handle(Event::Propose(proposals)),
+        }
     }
 
     pub(crate) fn read(self: &Arc<Self>, done: ReadCallback) {
@@ -382,10 +430,11 @@ impl HostedGroup {
         let before = self.halted.lock().replace(why.to_owned());
         self.refuse_all(Refusal::Uncertain);
         // The proposals that were held back were never proposed.
-        let refuse = |(_, done): (Bytes, WriteDone)| done(Err(Refusal::NotLeader(None)));
+        let refuse = |(_, done): (NewProposal, WriteDone)| done(Err(Refusal::NotLeader(None)));
         let now = self.core.monotonic();
         self.held
             .release(now, |waiting| waiting.into_iter().for_each(refuse));
+        self.wake_evaluations();
         before.is_none()
     }
 

@@ -11,14 +11,13 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use forebay_replica::Refusal;
+use forebay_replica::NewProposal;
 use parking_lot::Mutex;
 
-/// The callback of a proposal, with its outcome.
-type Done = Box<dyn FnOnce(Result<Bytes, Refusal>) + Send>;
+use crate::effects::WriteDone;
+
 /// Proposals in their order of arrival.
-type Proposals = Vec<(Bytes, Done)>;
+type Proposals = Vec<(NewProposal, WriteDone)>;
 
 /// The proposals of a group that are held back; usually none.
 #[derive(Default)]
@@ -101,21 +100,28 @@ impl HeldProposals {
 mod tests {
     use std::sync::Arc;
 
+    use bytes::Bytes;
+    use forebay_replica::{Proposal, Refusal, RequestId};
+
     use super::*;
 
-    fn proposal(text: &'static str) -> (Bytes, Done) {
-        (Bytes::from_static(text.as_bytes()), Box::new(|_| ()))
+    fn proposal(text: &'static str) -> (NewProposal, WriteDone) {
+        let proposal = Proposal {
+            request: RequestId(0),
+            operations: Bytes::from_static(text.as_bytes()),
+        };
+        (proposal.into(), Box::new(|_| ()))
     }
 
     fn texts(proposals: &Proposals) -> Vec<&str> {
         let texts = proposals.iter();
         texts
-            .map(|(bytes, _)| std::str::from_utf8(bytes).unwrap())
+            .map(|(new, _)| std::str::from_utf8(&new.proposal.operations).unwrap())
             .collect()
     }
 
     #[test]
-    fn what_is_held_goes_on_in_its_order() {
+    fn held_proposals_are_released_in_order() {
         let held = Arc::<HeldProposals>::default();
         let admitted = held.admit(vec![proposal("0")]).unwrap();
         assert_eq!(texts(&admitted), ["0"]);
@@ -141,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_repeats_a_hold_has_a_quarter_of_the_time() {
+    fn proposals_are_held_for_at_most_a_quarter_of_the_time() {
         let held = HeldProposals::default();
         let second = Duration::from_secs;
         assert!(held.begin(second(1), second(3)));

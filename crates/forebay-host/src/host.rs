@@ -9,18 +9,21 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use forebay_engine::live::Stored;
 use forebay_io::{Clock, start_answering, start_thread};
 use forebay_replica::{
-    Change, CodecError, Event, GroupId, PeerId, PeerMessage, Refusal, Replica, SplitEntry, Start,
-    StartError, TICK, decode,
+    Change, CodecError, Event, GroupId, PeerId, PeerMessage, Pending, Refusal, Replica, SplitEntry,
+    Start, StartError, TICK, decode,
 };
 use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::core::{HostCore, HostCounts};
 use crate::early::EarlyMessages;
+use crate::effects::WriteDone;
 use crate::environment::{GroupState, MessageSender, NodeKey, ReadPace, StandingWatch};
-use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadCallback, ReadPermit, WriteDone};
+use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadCallback, ReadPermit};
+use crate::leader_state::{Evaluated, Evaluation, Wake};
 use crate::log_writer::TableLog;
 use crate::outbox::{Outbox, deliver};
 use crate::pool::WorkerPool;
@@ -256,14 +259,29 @@ impl ReplicaHost {
         messages.for_each(|message| group.notify(message));
     }
 
-    /// Proposes operations, in this order; each has its own answer. An operation that is refused
-    /// with [`Refusal::Uncertain`] may have been done, may not, or may be done later.
-    pub fn propose(&self, group: GroupId, all: Vec<(Bytes, WriteDone)>) {
+    /// Proposes an encoded effect that depends on no state. An effect that is refused with
+    /// [`Refusal::Uncertain`] may have been applied, may not, or may be applied later.
+    pub fn propose(&self, group: GroupId, effect: Bytes, done: WriteDone) {
         match self.get(group) {
-            Some(group) => group.propose(all),
-            None => all
-                .into_iter()
-                .for_each(|(_, done)| done(Err(Refusal::NotLeader(None)))),
+            Some(group) => group.propose(effect, done),
+            None => done(Err(Refusal::NotLeader(None))),
+        }
+    }
+
+    /// Evaluates a command on the newest state of a group that this host leads, and proposes its
+    /// effect. `decide` gets the effects that are not applied yet, and reads other keys from the
+    /// applied state. It is called at most once, with the group's other evaluations locked out.
+    ///
+    /// The callback of the proposal gets [`Refusal::Outdated`] if the evaluation has to be repeated.
+    pub fn evaluate(
+        &self,
+        group: GroupId,
+        decide: impl FnOnce(&Pending<Stored>) -> Evaluated,
+        wake: Wake,
+    ) -> Evaluation {
+        match self.get(group) {
+            Some(group) => group.evaluate(decide, wake),
+            None => Evaluation::NotLeader,
         }
     }
 

@@ -19,24 +19,28 @@
 //! | `hold` | groups that pause for a checkpoint |
 //! | `forced_peer` | a replica that founds another group alone |
 //! | `lease` | a group's lease, for reads without the replica's lock |
-//! | `log_reader`, `tailing` | entries from logs for peers that lag |
+//! | `log_reader` | the thread that reads entries from logs for peers that lag |
 //! | `reading` | stale reads |
 //! | `partition_state`, `replica_log`, `opening` | the engine's partitions and logs as states and logs of a host |
 //! | `splitting` | applies splits of partitions |
 //! | `log_room` | how much of the disk a log may take |
-//! | `loads` | loads as proposals |
+//! | `effects` | what proposals do to a partition |
+//! | `leader_state` | the effects that a leader has proposed and not applied yet |
+//! | `evaluation` | evaluates commands on the leader's newest state |
 //! | `core` | the data that all groups of a host share |
 
 mod carry;
 mod core;
 mod early;
+mod effects;
 mod environment;
+mod evaluation;
 mod forced_peer;
 mod group;
 mod hold;
 mod host;
+mod leader_state;
 mod lease;
-mod loads;
 mod log_reader;
 mod log_room;
 mod log_writer;
@@ -47,21 +51,21 @@ mod pool;
 mod reading;
 mod replica_log;
 mod splitting;
-mod tailing;
 #[cfg(test)]
 mod tests;
 
 pub use core::HostCounts;
+pub use effects::{Answer, Effect, EffectError, LoadedRuns, WriteDone};
 pub use environment::{
     Acknowledged, ChildReplica, ChildReplicas, FoundEntries, GroupLog, GroupState, MessageSender,
     NoEntries, NoPace, NodeKey, ReadPace, StandingWatch, StateError, WriteError, Writing,
 };
 pub use forced_peer::{ForceRecoverError, ForcedPeer, begin_alone};
-pub use group::{GroupFacts, GroupStanding, ReadCallback, ReadPermit, WriteDone};
+pub use group::{GroupFacts, GroupStanding, ReadCallback, ReadPermit};
 pub use host::{HostParts, NewReplica, ReplicaHost};
-pub use loads::{LoadedRuns, load_proposal};
+pub use leader_state::{Evaluated, Evaluation, Wake};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
-pub use partition_state::{Commands, CopyFetcher, PartitionState, StateParts, facts_of, place_of};
+pub use partition_state::{CopyFetcher, PartitionState, StateParts, facts_of, place_of};
 pub use replica_log::{EngineLog, KEPT_BYTES};
 pub use splitting::encode_split_point;

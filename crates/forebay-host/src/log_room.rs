@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_with_plenty_keeps_what_was_asked_for() {
+    fn a_disk_with_free_space_retains_the_requested_log() {
         let found = allowed(100_000, 300, 200);
         assert_eq!(found.kept_bytes, 64 * MIB);
         assert_eq!(found.segment_bytes, SEGMENT_BYTES);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_gives_way_as_the_disk_fills() {
+    fn a_log_retains_less_as_the_disk_fills() {
         // A fifth of 250 MiB is needed.
         assert!(!allowed(200, 50, 49).flushes);
         assert!(allowed(200, 50, 51).flushes);

@@ -5,25 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_engine::PartitionId;
 use forebay_engine::live::{
-    AppliedPlace, DecidedEntry, LiveError, LiveTable, PartitionContent, PartitionCopy,
+    AppliedPlace, DecidedEntry, EntryWrite, LiveError, LiveTable, PartitionContent, PartitionCopy,
 };
 use forebay_replica::{
     CodecError, Committed, Content, GroupId, Membership, PeerId, Place, SnapshotFacts,
 };
 use parking_lot::Mutex;
 
+use crate::effects::{Answer, Effect, EffectError, LoadedRuns};
 use crate::environment::{ChildReplicas, GroupState, StateError};
-use crate::loads::{LoadedRuns, load_of};
-
-/// The interpreter of the commands in proposals.
-pub trait Commands: std::fmt::Debug + Send + Sync {
-    /// Runs a proposal's command on a handle of the table that writes at most once, and returns the
-    /// answer for the client. The effect depends only on the table, the stamp and the operations:
-    /// every replica runs the command. An error is local to this machine: the command then had no
-    /// effect.
-    fn run(&self, table: &LiveTable, stamp_ms: u64, operations: &[u8])
-    -> Result<Bytes, StateError>;
-}
 
 /// The client that fetches copies of partitions from other nodes.
 pub trait CopyFetcher: std::fmt::Debug + Send + Sync {
@@ -40,7 +30,6 @@ pub trait CopyFetcher: std::fmt::Debug + Send + Sync {
 /// The services that apply a partition's entries.
 #[derive(Debug, Clone)]
 pub struct StateParts {
-    pub commands: Arc<dyn Commands>,
     pub copy_fetcher: Arc<dyn CopyFetcher>,
     pub loads: Arc<dyn LoadedRuns>,
 }
@@ -63,7 +52,7 @@ pub struct PartitionState {
 #[derive(Debug, Default)]
 struct PartialAnswers {
     index: u64,
-    answers: Vec<Bytes>,
+    answers: Vec<Answer>,
 }
 
 impl PartitionState {
@@ -120,7 +109,7 @@ impl PartitionState {
         decided: &DecidedEntry,
         done: u32,
         content: &Content,
-    ) -> Result<Vec<Bytes>, StateError> {
+    ) -> Result<Vec<Answer>, StateError> {
         let proposals = match content {
             Content::Batch { proposals, .. } if !proposals.is_empty() => proposals,
             _ => {
@@ -131,7 +120,7 @@ impl PartitionState {
         let mut partial = self.answers.lock();
         if partial.index != decided.place.index {
             // An earlier process applied these proposals, so no client waits for their answers.
-            let answers = vec![Bytes::new(); done as usize];
+            let answers = vec![Answer::Done; done as usize];
             *partial = PartialAnswers {
                 index: decided.place.index,
                 answers,
@@ -156,21 +145,18 @@ impl PartitionState {
         decided: &DecidedEntry,
         number: u32,
         operations: &[u8],
-    ) -> Result<Bytes, StateError> {
-        if let Some(load) = load_of(operations) {
-            let added = self.add_load(decided, number, load?);
-            return added.map(|()| Bytes::new());
+    ) -> Result<Answer, StateError> {
+        let effect = Effect::decode(operations).map_err(|error| match error {
+            EffectError::Newer(_) => StateError::Later(error.to_string()),
+            EffectError::Damaged => StateError::Never(error.to_string()),
+        })?;
+        if let Effect::Load(load) = effect {
+            let added = self.add_load(decided, number, load);
+            return added.map(|()| Answer::Done);
         }
         let handle = self.table.entry(self.partition, decided, number);
         let handle = handle.map_err(of_this_machine)?;
-        // A proposal without operations moves the partition's time.
-        let answer = match operations {
-            [] => Bytes::new(),
-            operations => self
-                .parts
-                .commands
-                .run(&handle, decided.place.stamp_ms, operations)?,
-        };
+        let answer = change(&handle, &effect).map_err(of_this_machine)?;
         handle.finish().map_err(of_this_machine)?;
         Ok(answer)
     }
@@ -196,7 +182,7 @@ impl PartitionState {
 }
 
 impl GroupState for PartitionState {
-    fn apply(&self, committed: &Committed) -> Result<Vec<Bytes>, StateError> {
+    fn apply(&self, committed: &Committed) -> Result<Vec<Answer>, StateError> {
         let applied = self
             .table
             .applied(self.partition)
@@ -288,6 +274,37 @@ impl GroupState for PartitionState {
     fn keep(&self) -> Result<(), StateError> {
         self.table.flush().map_err(of_this_machine)
     }
+}
+
+/// Writes an effect other than a load to the partition of a handle. The log that has the entry
+/// makes it durable.
+fn change(handle: &EntryWrite, effect: &Effect) -> Result<Answer, LiveError> {
+    match effect {
+        Effect::Nothing | Effect::Load(_) => {}
+        Effect::Operations(batch) => {
+            // Leaders propose no such batch: a split makes an evaluation before it invalid.
+            if !batch.records().all(|(key, _)| handle.is_of_entry(key)) {
+                return Ok(Answer::OtherPartition);
+            }
+            let _ = handle.write(batch)?;
+        }
+        Effect::RemoveRange {
+            start,
+            end,
+            is_counted,
+        } => {
+            let (start, end) = (start.as_ref(), end.as_ref());
+            let (start, end) = (start.map(Vec::as_slice), end.map(Vec::as_slice));
+            if *is_counted {
+                return Ok(Answer::Count(handle.delete_range_counted(start, end)?.0));
+            }
+            let _ = handle.delete_range(start, end)?;
+        }
+        Effect::RemoveAll => {
+            let _ = handle.delete_all()?;
+        }
+    }
+    Ok(Answer::Done)
 }
 
 /// Maps an error of the engine during an apply to a state error. Transient errors are tried again.

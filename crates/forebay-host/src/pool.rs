@@ -203,7 +203,7 @@ mod tests {
     /// A group that waits until the test lets it continue.
     #[derive(Debug)]
     struct Long {
-        goes_on: Mutex<Receiver<()>>,
+        may_continue: Mutex<Receiver<()>>,
         done: Sender<()>,
     }
 
@@ -212,23 +212,23 @@ mod tests {
             if !may_take_long {
                 return TaskOutcome::TakesLong;
             }
-            self.goes_on.lock().recv().unwrap();
+            self.may_continue.lock().recv().unwrap();
             self.done.send(()).unwrap();
             TaskOutcome::All
         }
     }
 
     #[test]
-    fn what_takes_long_holds_up_no_others() {
+    fn a_long_step_blocks_no_other_group() {
         let pool = Arc::new(WorkerPool::new(Arc::new(SystemClock)));
         let runs = [WorkerPool::run, WorkerPool::run_long].map(|run| {
             let pool = Arc::clone(&pool);
-            start_thread("crew", move || run(&pool)).unwrap()
+            start_thread("worker", move || run(&pool)).unwrap()
         });
-        let ((done, is_done), (go, goes_on)) = (channel(), channel());
+        let ((done, is_done), (go, may_continue)) = (channel(), channel());
         let (long_done, is_long_done) = channel();
         pool.line_up(Arc::new(Long {
-            goes_on: Mutex::new(goes_on),
+            may_continue: Mutex::new(may_continue),
             done: long_done,
         }));
         pool.line_up(Arc::new(Short {
@@ -245,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn groups_without_room_hold_up_no_others() {
+    fn groups_without_disk_space_block_no_other_group() {
         let pool = Arc::new(WorkerPool::new(Arc::new(SystemClock)));
         let runs = [(); 2].map(|()| {
             let pool = Arc::clone(&pool);
-            start_thread("crew", move || pool.run()).unwrap()
+            start_thread("worker", move || pool.run()).unwrap()
         });
         let (done, is_done) = channel();
         let (has_room, tries) = (Arc::new(AtomicBool::new(false)), Arc::default());

@@ -8,7 +8,7 @@ use crate::group::{HostedGroup, ReadCallback, ReadPermit};
 
 impl HostedGroup {
     /// Answers at once if this replica's data was current within the bound. Once half of the bound
-    /// has passed, it asks for a new read index in the background, so that a steady stream of reads
+    /// has passed, it asks for a new read index in the background. So a steady stream of reads
     /// never waits.
     pub(crate) fn read_within(self: &Arc<Self>, bound: Duration, done: ReadCallback) {
         let now = self.core.now().monotonic;

@@ -1,8 +1,9 @@
 //! Handles the requests of clients and the coordinator: proposals, reads, changes of the group,
 //! hand-overs.
 
+use crate::basis::NewProposal;
 use crate::bugs::{Bug, is_planted};
-use crate::entry::{Content, MOST_CHANGES, MOST_ENTRY_BYTES, MOST_PROPOSALS, Proposal};
+use crate::entry::{Content, MOST_CHANGES, MOST_ENTRY_BYTES, MOST_PROPOSALS};
 use crate::events::{Action, Permit, Refusal};
 use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::{Change, to_raft};
@@ -23,17 +24,16 @@ impl Replica {
     pub(crate) fn take_proposals(
         &mut self,
         now: Now,
-        proposals: Vec<Proposal>,
+        proposals: Vec<NewProposal>,
         actions: &mut Vec<Action>,
     ) {
         self.asked_at_tick = self.ticks;
         let why = match self.is_leader() {
             false => Refusal::NotLeader(self.leader()),
             true if !self.has_majority(now) => Refusal::NoReplicas,
-            true => return self.gathered.extend(proposals),
+            true => return self.gather(proposals, actions),
         };
-        let refused = proposals.into_iter();
-        actions.extend(refused.map(|proposal| self.refuse(proposal.request, why)));
+        self.refuse_with_dependents(proposals, why, actions);
     }
 
     /// Makes an entry of the proposals that arrived while the previous one was written. During a
@@ -42,8 +42,8 @@ impl Replica {
         let may_log = self.is_leader() && self.raw.raft.lead_transferee.is_none();
         while may_log && self.writing.is_none() && !self.gathered.is_empty() {
             let mut room = MOST_ENTRY_BYTES - ENTRY_BYTES;
-            let fits = |proposal: &&Proposal| {
-                let size = proposal.operations.len() + PROPOSAL_BYTES;
+            let fits = |new: &&NewProposal| {
+                let size = new.proposal.operations.len() + PROPOSAL_BYTES;
                 let fits = size <= room;
                 room = room.saturating_sub(size);
                 fits
@@ -51,8 +51,10 @@ impl Replica {
             let all = self.gathered.iter().take(MOST_PROPOSALS);
             let count = all.take_while(fits).count();
             // A proposal that can never fit is refused alone.
-            let proposals: Vec<_> = self.gathered.drain(..count.max(1)).collect();
-            let requests: Vec<_> = proposals.iter().map(|proposal| proposal.request).collect();
+            let batch: Vec<_> = self.gathered.drain(..count.max(1)).collect();
+            let has_barrier = batch.iter().any(|new| new.is_barrier);
+            let proposals: Vec<_> = batch.iter().map(|new| new.proposal.clone()).collect();
+            let requests = proposals.iter().map(|proposal| proposal.request).collect();
             let stamp_ms = self.clock.stamp(now);
             debug_assert!(
                 self.handed.stamp_ms <= stamp_ms || is_planted(Bug::HasOwnClock),
@@ -68,9 +70,11 @@ impl Replica {
                     .propose(Vec::new(), content.to_bytes().into())
                     .is_ok();
             if !is_logged {
-                let refused = requests.into_iter();
-                actions.extend(refused.map(|it| self.refuse(it, Refusal::NoReplicas)));
+                self.refuse_with_dependents(batch, Refusal::NoReplicas, actions);
                 continue;
+            }
+            if has_barrier {
+                self.note_barrier_logged();
             }
             let place = Place {
                 term: self.raw.raft.term,
@@ -120,13 +124,15 @@ impl Replica {
     }
 
     /// Proposes the coordinator's split, if the group is ready for it.
-    pub(crate) fn propose_split(&mut self, now: Now, split: SplitEntry) {
+    pub(crate) fn propose_split(&mut self, now: Now, split: SplitEntry, actions: &mut Vec<Action>) {
         let is_settled = !self.raw.raft.has_pending_conf() && split.is_for(self.membership());
         let is_handed_over = self.raw.raft.lead_transferee.is_some();
         if self.is_leader() && is_settled && !is_handed_over && self.has_majority(now) {
             let content = Content::Split(split).to_bytes();
             // If a split is dropped, the coordinator asks again.
-            let _ = self.raw.propose(Vec::new(), content.into());
+            if self.raw.propose(Vec::new(), content.into()).is_ok() {
+                self.refuse_gathered_evaluations(actions);
+            }
         }
     }
 
@@ -205,9 +211,10 @@ impl Replica {
                 actions.extend(requests.map(|request| self.refuse(request, why)));
             }
         }
-        for proposal in std::mem::take(&mut self.gathered) {
-            actions.push(self.refuse(proposal.request, not_leader));
+        for new in std::mem::take(&mut self.gathered) {
+            actions.push(self.refuse(new.proposal.request, not_leader));
         }
+        self.renew_basis();
         for request in self.reads.reset() {
             actions.push(self.refuse(request, not_leader));
         }

@@ -19,6 +19,8 @@ pub enum Bug {
     LooksOnce,
     /// A peer that has received nothing counts as close.
     PromotesTheEmpty,
+    /// A leader logs effects that were evaluated on another basis.
+    TakesAnyBasis,
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
+use crate::basis::NewProposal;
 use crate::bytes_of::{CodecError, Reader};
-use crate::entry::{LogEntry, Proposal};
+use crate::entry::LogEntry;
 use crate::frame::PeerMessage;
 use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::Change;
@@ -17,7 +18,7 @@ pub enum Event {
     Message(PeerMessage),
     /// Operations to log and apply, in this order. Proposals without operations only move the
     /// partition's time.
-    Propose(Vec<Proposal>),
+    Propose(Vec<NewProposal>),
     /// A linearizable read: answered by a permit or a refusal.
     Read {
         request: RequestId,
@@ -177,6 +178,9 @@ pub enum Refusal {
     NotLeader(Option<PeerId>),
     /// -NOREPLICAS: no majority answers. Nothing was logged.
     NoReplicas,
+    /// It was evaluated on another basis than the current one: evaluate it again. Nothing was
+    /// logged.
+    Outdated,
     /// -UNCERTAIN: it is logged, and may or may not be applied later.
     Uncertain,
 }

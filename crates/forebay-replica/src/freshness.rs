@@ -40,7 +40,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_bound_counts_from_the_question() {
+    fn the_bound_counts_from_the_request() {
         let mut fresh = Freshness::default();
         assert_eq!(fresh.until(SECOND * 60), None, "nothing was confirmed");
         assert!(fresh.ages(SECOND, SECOND * 60));

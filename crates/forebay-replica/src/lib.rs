@@ -9,6 +9,7 @@
 //! that the coordinator adds to the group.
 
 mod asking;
+mod basis;
 mod bugs;
 mod bytes_of;
 mod entry;
@@ -16,10 +17,12 @@ mod events;
 mod fetching;
 mod frame;
 mod freshness;
+mod gathering;
 mod ids;
 mod membership;
 mod memory;
 mod older;
+mod pending;
 mod quiet;
 mod reads;
 mod ready;
@@ -34,6 +37,7 @@ mod steering;
 mod tail;
 mod time;
 
+pub use basis::{Basis, NewProposal};
 pub use bytes_of::CodecError;
 pub use entry::{Content, LogEntry, MOST_ENTRY_BYTES, Proposal};
 pub use events::{Action, Committed, Event, Permit, Persist, Promise, Refusal};
@@ -43,6 +47,7 @@ pub use ids::{GroupId, PeerId, Place, RequestId};
 pub use membership::{Change, Membership};
 pub use memory::{Durability, FoundMemory, MemoryLoss, check_memory};
 pub use older::OlderEntries;
+pub use pending::{Pending, PendingValue};
 pub use quiet::QuietTicks;
 pub use replica::{PeerProgress, Replica};
 pub use split::{ChildGroup, MOST_CHILDREN, SplitEntry};

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_lost_counts_as_lost() {
+    fn memory_that_may_be_lost_counts_as_lost() {
         let found = FoundMemory {
             durability: Durability::Os,
             boot_then: 1,

@@ -93,7 +93,7 @@ mod tests {
         let terms = [14, 15, 16, 17, 18].map(|index| older.term(index));
         assert_eq!(terms, [None, Some(3), Some(7), Some(7), Some(8)]);
         older.forget(12);
-        assert_eq!(older.before(), at(3, 15), "it is gone already");
+        assert_eq!(older.before(), at(3, 15), "the entry is gone already");
         older.forget(17);
         assert_eq!(older.before(), at(7, 17));
     }

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tick_is_due_once_those_that_may_pass_have() {
+    fn a_tick_is_due_after_the_ticks_that_may_be_skipped() {
         let quiet = QuietTicks::default();
         assert!(quiet.tick());
         quiet.set_may_pass(2);

@@ -139,22 +139,19 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_lease_counts_from_the_question() {
+    fn a_lease_counts_from_the_start_of_its_round() {
         let mut reads = Reads::new(5);
         reads.wait(SECOND, RequestId(9));
         let mark = reads.begin(SECOND, PeerId(1));
-        assert_eq!(reads.lease_end(), None, "nobody has answered");
+        assert_eq!(reads.lease_end(), None, "no peer has answered");
         // However late the answer is, it proves what held when the round began.
         assert_eq!(reads.confirm(&mark), [RequestId(9)]);
         assert_eq!(reads.lease_end(), Some(SECOND + LEASE));
-        assert!(
-            reads.confirm(&mark).is_empty(),
-            "an answer that comes twice"
-        );
+        assert!(reads.confirm(&mark).is_empty(), "a repeated answer");
     }
 
     #[test]
-    fn a_round_of_before_a_change_of_the_group_gives_no_lease() {
+    fn a_round_from_before_a_group_change_gives_no_lease() {
         let mut reads = Reads::new(5);
         reads.wait(SECOND, RequestId(9));
         let mark = reads.begin(SECOND, PeerId(1));

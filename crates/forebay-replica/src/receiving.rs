@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_founder_that_has_heard_of_nobody_helps_at_once() {
+    fn a_new_founder_votes_at_once() {
         let voters = [PeerId(1), PeerId(2), PeerId(3)];
         let start = Start::founder(GROUP, PeerId(1), &voters, 1);
         let mut replica = Replica::new(at_ms(5000), &start).unwrap();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_replica_helps_nobody_for_as_long_as_it_may_have_promised() {
+    fn a_restarted_replica_votes_for_no_candidate_during_its_old_promise() {
         let mut replica = founder();
         assert!(!votes(&mut replica, at_ms(5010), 2, b""));
         assert!(!votes(&mut replica, at_ms(5990), 3, b""));
@@ -303,12 +303,12 @@ mod tests {
         let mut replica = founder();
         assert!(
             votes(&mut replica, at_ms(5010), 2, TRANSFER),
-            "the leader itself wants it"
+            "the leader itself asks for it"
         );
     }
 
     #[test]
-    fn who_heard_of_a_leader_helps_no_other() {
+    fn a_replica_with_a_live_leader_votes_for_no_candidate() {
         let mut replica = founder();
         let mut raft = Message::default();
         raft.set_msg_type(MessageType::MsgHeartbeat);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_lead_does_so_once_all_is_written() {
+    fn a_designated_leader_stands_once_its_writes_are_durable() {
         let mut replica = founder();
         let message = |kind| {
             let mut raft = Message::default();
@@ -339,7 +339,7 @@ mod tests {
             _ => None,
         });
         let asked = replica.handle(at_ms(7001), message(MessageType::MsgTimeoutNow));
-        assert!(asked.is_empty(), "its term is being written");
+        assert!(asked.is_empty(), "the write of its term is not durable yet");
         let number = number.unwrap();
         let actions = replica.handle(at_ms(7002), Event::Persisted { number });
         let stands = |action: &Action| {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lacks_what_it_had_said_to_have_leaves() {
+    fn a_replica_that_lacks_acknowledged_entries_leaves() {
         let beat = |term, commit| {
             let mut raft = Message::default();
             raft.set_msg_type(MessageType::MsgHeartbeat);
@@ -364,7 +364,10 @@ mod tests {
         let last = founder().last();
         assert!(leaves(beat(last.term + 1, last.index + 1)));
         assert!(!leaves(beat(last.term + 1, last.index)));
-        assert!(!leaves(beat(0, last.index + 1)), "of an earlier term");
+        assert!(
+            !leaves(beat(0, last.index + 1)),
+            "a heartbeat of an earlier term"
+        );
     }
 
     /// Returns whether the replica stands for election, or asks to, within these ticks.
@@ -378,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ails_stands_after_all_others_and_takes_no_lead_over() {
+    fn an_unhealthy_replica_stands_last_and_accepts_no_hand_over() {
         let mut unhealthy = founder();
         unhealthy.handle(at_ms(5000), Event::FallIll);
         let mut raft = Message::default();
@@ -386,7 +389,7 @@ mod tests {
         (raft.from, raft.to, raft.term) = (2, 1, 1);
         let message = PeerMessage { group: GROUP, raft };
         let well = founder().handle(at_ms(5001), Event::Message(message.clone()));
-        assert!(!well.is_empty(), "it stands");
+        assert!(!well.is_empty(), "a healthy replica stands");
         assert!(
             unhealthy
                 .handle(at_ms(5001), Event::Message(message))
@@ -443,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_follow_a_copy_that_is_older_than_the_last_announced_at_once() {
+    fn entries_follow_at_once_after_a_copy_older_than_the_last_announced() {
         let (one, two) = (PeerId(1), PeerId(2));
         let lone = Start::founder(GROUP, one, &[one], 1);
         let replicas = [lone, Start::joiner(GROUP, two, 2)];
@@ -462,14 +465,14 @@ mod tests {
                 request: RequestId(number),
                 operations: Bytes::from_static(b"set"),
             };
-            pair.notify(0, Event::Propose(vec![proposal]));
-            // The copy is announced again meanwhile.
+            pair.notify(0, Event::Propose(vec![proposal.into()]));
+            // Meanwhile the leader announces the copy again.
             pair.tick(2);
         }
         pair.notify(1, Event::SnapshotCame(copied));
         assert_eq!(pair.replicas[1].last(), pair.replicas[0].last());
         pair.notify(0, Event::Change(vec![Change::Promote(two)]));
         pair.notify(0, Event::Transfer { to: two });
-        assert!(pair.replicas[1].is_leader(), "no tick is waited for");
+        assert!(pair.replicas[1].is_leader(), "it leads without a tick");
     }
 }

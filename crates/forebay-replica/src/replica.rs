@@ -16,8 +16,8 @@ use forebay_io::sim::Rng;
 use raft::eraftpb::Message;
 use raft::{Config, RawNode, StateRole};
 
+use crate::basis::{BasisState, NewProposal};
 use crate::bugs::{Bug, is_planted};
-use crate::entry::Proposal;
 use crate::events::{Action, Event, Permit, Refusal};
 use crate::ids::{GroupId, PeerId, Place, RequestId};
 use crate::membership::Membership;
@@ -56,7 +56,8 @@ pub struct Replica {
     /// The write in progress, and the messages that wait for it.
     pub(crate) writing: Option<Writing>,
     /// Proposals that are not logged yet.
-    pub(crate) gathered: Vec<Proposal>,
+    pub(crate) gathered: Vec<NewProposal>,
+    pub(crate) basis: BasisState,
     /// Proposals that are logged as the leader of this term, and not decided.
     pub(crate) logged: VecDeque<Logged>,
     pub(crate) reads: Reads,
@@ -158,6 +159,7 @@ impl Replica {
             clock,
             writing: None,
             gathered: Vec::new(),
+            basis: BasisState::default(),
             logged: VecDeque::new(),
             reads: Reads::new(rng.next_u64()),
             rng,
@@ -241,7 +243,7 @@ impl Replica {
             Event::SnapshotCame(facts) => self.came = Some(facts),
             Event::SnapshotFailed => self.fetching = None,
             Event::Change(changes) => self.propose_changes(&changes),
-            Event::Split(split) => self.propose_split(now, split),
+            Event::Split(split) => self.propose_split(now, split, &mut actions),
             Event::FallIll => self.fall_ill(),
             Event::Transfer { to } => self.hand_over(to),
         }

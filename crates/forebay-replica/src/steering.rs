@@ -329,7 +329,7 @@ mod tests {
     use Change::{AddLearner, Promote, Remove};
 
     #[test]
-    fn a_new_one_comes_as_an_old_one_goes() {
+    fn a_new_peer_replaces_an_old_one_in_one_change() {
         let to = wanted(&[1, 2, 4], 3);
         let all = standing(&[1, 2, 3, 4]);
         let next = |members: &Membership, standing: &Standing| next_change(&to, members, standing);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_yet_is_not_taken_in() {
+    fn a_peer_that_is_not_ready_is_not_added() {
         let mut to = wanted(&[1, 2, 4], 3);
         to.peers[2].is_ready = false;
         let all = standing(&[1, 2, 3, 4]);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leaves_alone_unless_there_are_too_many() {
+    fn no_voter_leaves_without_a_successor_unless_there_are_too_many() {
         let all = standing(&[1, 2, 3, 4, 5]);
         let few = next_change(&wanted(&[1, 2], 3), &members(&[1, 2, 3], &[]), &all);
         assert_eq!(few, None);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_catalog_named_stays() {
+    fn peers_named_by_a_newer_catalog_stay() {
         let all = standing(&[1, 2, 3, 12]);
         let to = wanted(&[1, 2, 3], 3);
         assert_eq!(next_change(&to, &members(&[1, 2, 3], &[12]), &all), None);
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn more_replicas_come_one_after_the_other() {
+    fn replicas_are_added_one_at_a_time() {
         let all = standing(&[1, 2, 3]);
         let to = wanted(&[1, 2, 3], 3);
         let next = |members: &Membership| next_change(&to, members, &all);
@@ -461,24 +461,28 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_is_wanted_leads() {
+    fn the_first_available_desired_replica_leads() {
         let of = members(&[1, 2, 3], &[]);
         let lead = |me: u64, to: &[u64], active: &[u64]| {
             next_leader(PeerId(me), &wanted(to, 3), &of, &standing(active))
         };
         assert_eq!(lead(2, &[1, 2, 3], &[1, 2, 3]), Some(PeerId(1)));
         assert_eq!(lead(1, &[1, 2, 3], &[1, 2, 3]), None);
-        assert_eq!(lead(2, &[1, 2, 3], &[2, 3]), None, "it does not answer");
+        assert_eq!(lead(2, &[1, 2, 3], &[2, 3]), None, "peer 1 does not answer");
         assert_eq!(lead(2, &[4, 1, 2], &[1, 2, 3]), Some(PeerId(1)));
-        assert_eq!(lead(3, &[1, 2, 4], &[2, 3]), Some(PeerId(2)), "it leaves");
+        assert_eq!(
+            lead(3, &[1, 2, 4], &[2, 3]),
+            Some(PeerId(2)),
+            "peer 3 leaves"
+        );
 
         let mut to = wanted(&[1, 2, 3], 3);
         to.peers[0].may_lead = false;
         let all = standing(&[1, 2, 3]);
         let lead = |me: u64, standing: &Standing| next_leader(PeerId(me), &to, &of, standing);
-        assert_eq!(lead(1, &all), Some(PeerId(2)), "it is being stopped");
+        assert_eq!(lead(1, &all), Some(PeerId(2)), "peer 1 is being stopped");
         assert_eq!(lead(1, &standing(&[1, 3])), Some(PeerId(3)));
-        assert_eq!(lead(3, &all), Some(PeerId(2)), "and does not get it back");
+        assert_eq!(lead(3, &all), Some(PeerId(2)), "peer 1 does not lead again");
         assert_eq!(lead(2, &all), None);
     }
 }

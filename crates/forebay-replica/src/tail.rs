@@ -450,12 +450,12 @@ mod tests {
         tail.drop_fetched();
         tail.forget_older(15);
         let gone = Err(Error::Store(StorageError::Compacted));
-        assert_eq!(read(&tail, 15, 22), gone, "a copy brings it");
+        assert_eq!(read(&tail, 15, 22), gone, "only a copy has the entry");
         assert_eq!(read(&tail, 16, 22), waits);
     }
 
     #[test]
-    fn what_was_not_decided_there_is_not_taken() {
+    fn fetched_entries_that_do_not_fit_the_log_are_refused() {
         let mut tail = tail();
         assert!(!tail.take_fetched(vec![entry(3, 15), entry(3, 16)]));
         assert!(!tail.take_fetched(vec![entry(2, 14), entry(3, 16)]));

@@ -31,9 +31,9 @@ pub const FIRST_ELECTION_TICKS: u64 = 1;
 pub const FIRST_TRIES_TICKS: u64 = 20;
 /// A replica that is asked to lead stands within this many ticks, or not at all.
 pub const STAND_TICKS: u32 = 1;
-/// A leader that hands over takes the lead back after this many ticks, in which it logs nothing,
-/// and hands over again after the second number. A replica that stood later would lack what was
-/// logged since: it would end the leader's term, and not be elected.
+/// A leader that hands over logs nothing for this many ticks, then takes the lead back. It hands
+/// over again after the second number. A replica that stood later would lack what was logged since:
+/// it would end the leader's term, and not be elected.
 pub const HAND_OVER_TICKS: u64 = 3;
 pub const HAND_OVER_AGAIN_TICKS: u64 = 20;
 /// The time for which a replica that heard from a leader, or has just started, helps no other to

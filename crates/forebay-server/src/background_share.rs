@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_is_asked_and_has_a_quota_is_limited() {
+    fn only_background_priority_with_a_quota_is_limited() {
         let two = Duration::from_secs(2);
         assert_eq!(share(19, two, || Some(2.0)), None);
         assert_eq!(share(20, two, || Some(2.0)), Some(0.25));

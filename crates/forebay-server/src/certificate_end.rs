@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_that_of_the_certificate() {
+    fn the_end_date_of_a_certificate_is_read() {
         for (year, month, day, seconds) in [
             (1999, 12, 31, 946_598_400),
             (2024, 2, 29, 1_709_164_800),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_end() {
+    fn invalid_certificates_have_no_end_date() {
         let whole = made(2030, 1, 1);
         let end = whole.windows(13).position(|at| at == b"300101000000Z");
         let end = end.expect("the date as text") + 13;

@@ -10,7 +10,6 @@ use forebay_io::{Net, OsNet};
 
 use crate::cluster::ClusterConfig;
 use crate::events::EventRing;
-use crate::proposed::ProposedCommands;
 use crate::pulls::Pulls;
 use crate::resp::RequestLimits;
 
@@ -56,8 +55,6 @@ pub struct ServerConfig {
     pub administered: Option<Store>,
     /// The cluster configuration, if the server is a node.
     pub cluster: Option<ClusterConfig>,
-    /// The runner of decided proposals, if the node has replicas.
-    pub proposed: Option<Arc<ProposedCommands>>,
     /// How many files the process may have open; `None`: there is no limit.
     pub open_files: Option<usize>,
     /// The network of both ports.
@@ -123,7 +120,6 @@ impl Default for ServerConfig {
             serving: None,
             administered: None,
             cluster: None,
-            proposed: None,
             open_files: None,
             net: Arc::new(OsNet),
             limits: Limits::default(),
@@ -239,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_http_port_is_held_to_the_same() {
+    fn the_http_port_has_the_same_restriction() {
         let http = Some("192.0.2.1:7380".parse().expect("an address"));
         let refused = ServerConfig {
             http,

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_take_what_files_leave() {
+    fn connections_get_the_descriptors_that_files_leave() {
         let shares = share(1024).expect("enough");
         assert_eq!((shares.http_connections, shares.extra_http), (64, 32));
         assert_eq!(shares.connections(50), 1024 - 256 - 64 - 32 - 50);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_are_refused_with_the_number_that_will_do() {
+    fn too_few_descriptors_are_refused_with_the_required_number() {
         let least = share(60).expect_err("too few");
         let shares = share(least).expect("enough");
         let program = OF_THE_PROGRAM + OF_A_THREAD * 4;

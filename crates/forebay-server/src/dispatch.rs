@@ -79,7 +79,7 @@ impl Dispatch<'_> {
                     shared,
                     may_wait: false,
                     port: self.session.client.port,
-                    decided: None,
+                    evaluation: None,
                     has_permit: false,
                 };
                 let (outcome, table) = view.run(place, args, self.reply, self.commits);
@@ -136,7 +136,7 @@ impl Dispatch<'_> {
             shared,
             may_wait: false,
             port: self.session.client.port,
-            decided: None,
+            evaluation: None,
             has_permit: false,
         };
         let (outcome, table) = view.exec(&queued, self.reply, self.commits);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_resumes_where_it_was() {
+    fn a_reader_resumes_after_its_last_event() {
         let ring = EventRing::new(500);
         assert_eq!(ring.after(None).last, 499);
         assert_eq!(
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_is_a_gap() {
+    fn discarded_events_are_reported_as_a_gap() {
         let ring = EventRing::new(1000);
         for _ in 0..MOST_EVENTS + 5 {
             ring.push(draft("x"));

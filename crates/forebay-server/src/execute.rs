@@ -4,10 +4,9 @@ use forebay_engine::TableName;
 
 use crate::cluster::DAMAGED;
 use crate::command::{
-    Answer, COMMANDS, Call, Command, CommandError, KeyGuard, QueuedCommands, Run,
+    Answer, COMMANDS, Call, Command, CommandError, Evaluation, KeyGuard, QueuedCommands, Run,
 };
 use crate::commits::Commits;
-use crate::decision_clock::{DecisionClock, reply_limit};
 use crate::port::Port;
 use crate::resp::{Args, Reply};
 use crate::shared::Shared;
@@ -23,8 +22,8 @@ pub struct View<'a> {
     pub may_wait: bool,
     /// The port that received the command.
     pub port: Port,
-    /// For a decided command, its time.
-    pub decided: Option<&'a DecisionClock>,
+    /// If writes are evaluated and not written: the evaluation.
+    pub evaluation: Option<&'a Evaluation<'a>>,
     /// Whether a read permit was granted; it is checked again afterwards.
     pub has_permit: bool,
 }
@@ -150,7 +149,7 @@ impl View<'_> {
             reply_start: start,
             first: None,
             held,
-            decided: self.decided,
+            clock: self.clock(),
         };
         let answer = match command.run {
             Run::Read(_) | Run::Walk(_) if self.port.is_led_on() && command.is_of_all_tables() => {
@@ -249,7 +248,7 @@ impl View<'_> {
     /// Returns an error if the replies of an EXEC, from `start` on, exceed the limit, or if the
     /// client is gone.
     pub fn check_replies(&self, reply: &Reply, start: usize) -> Answer {
-        let limit = reply_limit(self.shared, self.decided);
+        let limit = self.shared.config.limits.reply_bytes;
         if reply.is_dropped() {
             return Err(CommandError::dropped());
         }

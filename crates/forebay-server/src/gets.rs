@@ -306,7 +306,7 @@ mod tests {
     use crate::command::COMMANDS;
 
     #[test]
-    fn get_is_where_it_is_said_to_be() {
+    fn the_index_of_get_is_correct() {
         assert_eq!(COMMANDS[GET].name, "get");
     }
 

@@ -9,9 +9,6 @@
 //! Invariants: the server writes no batch table. Clients cannot supply a path or an unchecked table
 //! name. A thread that serves connections never waits for the device. No reply mixes versions.
 
-mod applying;
-#[cfg(test)]
-mod applying_tests;
 mod background_share;
 mod certificate_end;
 mod client;
@@ -20,7 +17,6 @@ mod command;
 mod commits;
 mod config;
 mod connection;
-mod decision_clock;
 mod descriptors;
 mod dispatch;
 mod events;
@@ -31,13 +27,10 @@ mod glob;
 mod http;
 mod live;
 mod loads;
-mod log_limit;
 mod metrics;
 mod permits;
 mod pipeline;
 mod port;
-mod proposal;
-mod proposed;
 mod pulls;
 mod reply_memory;
 mod resp;
@@ -63,7 +56,6 @@ pub use cluster::{
 };
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
 pub use events::{Event, EventDraft, EventRing, EventsAfter};
-pub use proposed::ProposedCommands;
 pub use pulls::{Pulls, PullsStatus, TablePulled};
 pub use resp::{Args, OwnedArgs, Parser, ProtocolError, Reply, RequestLimits, Span};
 pub use secrets::SecretsError;

@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_hold_what_their_bounds_say() {
+    fn buckets_count_values_within_their_bounds() {
         for (ns, bucket) in [
             (0, 0),
             (1000, 0),

@@ -397,7 +397,7 @@ impl Pipeline {
             shared,
             may_wait: false,
             port: self.session.client.port,
-            decided: None,
+            evaluation: None,
             has_permit: false,
         };
         let reply_start = self.reply.len();

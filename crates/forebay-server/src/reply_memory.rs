@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_the_largest_goes() {
+    fn beyond_the_limit_the_largest_client_is_dropped() {
         let (memory, mut charges) = memory_of(3, 100);
         charges[0].set(20);
         charges[1].set(50);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_read_for_long_goes_before_who_asks_for_as_much_or_more() {
+    fn a_client_that_has_not_read_for_long_is_dropped_first() {
         let (memory, mut charges) = memory_of(3, 100);
         memory.now_ms.store(5000, Ordering::Relaxed);
         charges[0].set(30);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_more_than_there_is_goes_itself() {
+    fn a_client_that_exceeds_the_whole_limit_is_dropped() {
         let (memory, mut charges) = memory_of(2, 100);
         charges[0].set(10);
         charges[1].set(101);

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_few_windows_at_a_time() {
+    fn the_number_of_windows_is_limited() {
         let sampler = Arc::new(Sampler::default());
         let mut all: Vec<_> = (0..MOST_WINDOWS)
             .map(|_| sampler.watch(1, false).unwrap())

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use forebay_engine::{DEFAULT_POLL, RunId, Serving, Store, StoreError, TableName};
@@ -18,7 +18,6 @@ use crate::http::HttpServer;
 use crate::live::LOOK;
 use crate::loads::Loads;
 use crate::port::Port;
-use crate::proposed::RunsProposals;
 use crate::secrets::{SecretFiles, SecretsError};
 use crate::shared::Shared;
 use crate::worker::{Open, workers};
@@ -111,10 +110,6 @@ impl Server {
             descriptors,
         ));
 
-        if let Some(proposed) = &shared.config.proposed {
-            let server: Weak<dyn RunsProposals> = Arc::<Shared>::downgrade(&shared);
-            proposed.begin(server);
-        }
         // A node receives those that it has replicas of.
         let has_live = shared.cluster.is_none();
         if has_live {

@@ -15,7 +15,6 @@ use crate::command::ScanCursors;
 use crate::config::ServerConfig;
 use crate::descriptors::{self, Descriptors};
 use crate::live::LiveTables;
-use crate::log_limit::Seldom;
 use crate::metrics::Metrics;
 use crate::port::Port;
 use crate::reply_memory::{Clients, ReplyMemory};
@@ -31,6 +30,9 @@ pub const REDIS_VERSION: &str = "7.2.0";
 
 /// The time between two counts of the files that are open.
 const COUNT_PAUSE_MS: u64 = 5000;
+
+/// The time between two log lines of a kind.
+const LINE_PAUSE_MS: u64 = 1000;
 
 /// The shared state of a server.
 #[derive(Debug)]
@@ -313,5 +315,47 @@ impl Shared {
             .collect();
         let (resident, file) = (pages.get(1).unwrap_or(&0), pages.get(2).unwrap_or(&0));
         (resident.saturating_sub(*file) * 4096, file * 4096)
+    }
+}
+
+/// Limits the rate of log lines that many clients could cause. At most one line of a kind is
+/// written each second, with the number of those left out. Times are milliseconds from 1 on.
+#[derive(Debug, Default)]
+pub struct Seldom {
+    last_ms: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl Seldom {
+    /// Returns how many lines were left out since the last one, if another line is due. Otherwise
+    /// this line is left out, too.
+    pub fn due(&self, now_ms: u64) -> Option<u64> {
+        let last = self.last_ms.load(Ordering::Relaxed);
+        let waits = last > 0 && now_ms < last + LINE_PAUSE_MS;
+        let (set, seen) = (Ordering::Relaxed, Ordering::Relaxed);
+        if waits
+            || self
+                .last_ms
+                .compare_exchange(last, now_ms.max(1), set, seen)
+                .is_err()
+        {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(self.left_out.swap(0, Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_a_second_counts_the_suppressed_ones() {
+        let seldom = Seldom::default();
+        assert_eq!(seldom.due(1), Some(0));
+        assert_eq!((seldom.due(1), seldom.due(1000)), (None, None));
+        assert_eq!(seldom.due(1001), Some(2));
+        assert_eq!(seldom.due(9000), Some(0));
     }
 }

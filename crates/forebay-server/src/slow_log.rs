@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_stay_and_ids_go_on() {
+    fn the_newest_entries_are_kept_and_ids_continue() {
         let log = SlowLog::default();
         assert!(log.is_slow(Duration::from_millis(10)) && !log.is_slow(Duration::from_millis(9)));
         log.set_slower_than_us(-1);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_cut_and_passwords_left_out() {
+    fn arguments_are_truncated_and_passwords_omitted() {
         let many: OwnedArgs = (0..40).map(|n| n.to_string()).collect();
         let shown = kept(&many.borrow());
         assert_eq!(shown.len(), 32);

@@ -56,8 +56,8 @@ impl TableView {
         self.in_cluster && !self.live.is_empty()
     }
 
-    /// Returns a set of one live table, as a proposal sees it.
-    pub fn of_entry(table: &LiveTable) -> Self {
+    /// Returns a set of one live table, as if it were not replicated: an evaluation's.
+    pub fn of_one(table: &LiveTable) -> Self {
         static NO_TABLES: LazyLock<Arc<Tables>> = LazyLock::new(Arc::default);
         let mut live = LiveMap::new();
         live.insert(table.name().clone(), table.clone());

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_files_are_refused_in_words() {
+    fn malformed_files_are_refused_with_a_reason() {
         let entry = |name: &str, hash: &str| {
             format!(
                 r#"{{"name":"{name}","password_sha256":"{hash}","tables":[],"verbs":["read"]}}"#

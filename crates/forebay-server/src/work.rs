@@ -130,7 +130,7 @@ impl Work {
             shared: &self.shared,
             may_wait: true,
             port,
-            decided: None,
+            evaluation: None,
             has_permit: self.has_permit,
         }
     }

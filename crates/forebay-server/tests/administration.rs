@@ -10,7 +10,7 @@ fn items(reply: Reply) -> Vec<Reply> {
 }
 
 #[test]
-fn only_an_administrator_administers() {
+fn only_an_administrator_may_administer() {
     let fixture = with_users();
     let (mut ops, mut shop) = (client_of(&fixture, "ops"), client_of(&fixture, "shop"));
     for command in [
@@ -110,7 +110,7 @@ fn slow_commands_are_noted() {
 }
 
 #[test]
-fn counts_begin_anew() {
+fn the_counts_can_be_reset() {
     let fixture = with_users();
     let mut client = client_of(&fixture, "ops");
     (0..5).for_each(|_| assert_eq!(client.text("SET own:a 1"), "OK"));

@@ -11,7 +11,7 @@ fn bulk(text: String) -> Reply {
 }
 
 #[test]
-fn the_ordinary_port_serves_what_is_here_and_leads_to_the_rest() {
+fn the_ordinary_port_serves_local_keys_and_redirects_the_rest() {
     let cluster = InOneProcess::new();
     for node in [1, 2, 3] {
         let mut client = cluster.client(node, LISTEN);
@@ -31,7 +31,7 @@ fn the_ordinary_port_serves_what_is_here_and_leads_to_the_rest() {
 }
 
 #[test]
-fn a_client_is_never_led_to_a_node_that_does_not_hold_the_key() {
+fn a_client_is_never_redirected_to_a_node_that_does_not_hold_the_key() {
     let cluster = InOneProcess::new();
     // Of `few` only the primary of each class has a replica.
     for (at, (_, [primary, second])) in CLASSES.iter().enumerate() {
@@ -43,7 +43,7 @@ fn a_client_is_never_led_to_a_node_that_does_not_hold_the_key() {
 }
 
 #[test]
-fn gateways_forward_whatever_is_not_here() {
+fn gateways_forward_commands_for_remote_keys() {
     let cluster = InOneProcess::new();
     for node in [1, 2, 3] {
         let mut client = cluster.client(node, GATEWAY);
@@ -95,7 +95,7 @@ fn keys_of_several_nodes_are_gathered_in_order() {
 }
 
 #[test]
-fn keys_of_one_slot_are_led_to_like_one_key() {
+fn keys_of_one_slot_are_redirected_like_one_key() {
     let cluster = InOneProcess::new();
     let tagged = (0..)
         .map(|n| format!("words:{{{n}}}"))
@@ -107,7 +107,7 @@ fn keys_of_one_slot_are_led_to_like_one_key() {
 }
 
 #[test]
-fn a_multi_is_read_where_all_of_its_keys_are() {
+fn a_node_with_all_keys_of_a_multi_answers_it() {
     let cluster = InOneProcess::new();
     let mut client = cluster.client(1, GATEWAY);
     let of_class = |at: usize| key_in("words", at);
@@ -143,7 +143,7 @@ fn a_multi_is_read_where_all_of_its_keys_are() {
 }
 
 #[test]
-fn the_next_node_is_asked_when_one_is_gone_and_silence_is_told() {
+fn the_next_node_is_asked_if_one_is_down_and_the_error_names_the_unreachable_nodes() {
     let mut cluster = InOneProcess::new();
     let wire = key_in("words", 1);
     cluster.stop(2);

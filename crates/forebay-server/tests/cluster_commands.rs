@@ -54,7 +54,7 @@ fn slots_name_class_ports_as_primaries_and_ordinary_ones_as_replicas() {
         .collect();
     assert!(
         reported.windows(2).all(|pair| pair[0] == pair[1]),
-        "all nodes say the same"
+        "all nodes agree"
     );
     let mut ids = BTreeSet::new();
     let ends = ["4095", "8999", "16383"];
@@ -73,13 +73,13 @@ fn slots_name_class_ports_as_primaries_and_ordinary_ones_as_replicas() {
                 id.len() == 40 && id.bytes().all(|digit| digit.is_ascii_hexdigit()),
                 "{id}"
             );
-            assert!(ids.insert(id.clone()), "{id} is there twice");
+            assert!(ids.insert(id.clone()), "{id} appears twice");
         }
     }
 }
 
 #[test]
-fn nodes_and_shards_say_the_same_as_slots() {
+fn nodes_and_shards_agree_with_slots() {
     let cluster = InOneProcess::new();
     let mut client = cluster.client(2, CLASS_PORTS[0]);
     let reported = rows(client.ask("CLUSTER SLOTS"));
@@ -151,7 +151,7 @@ fn nodes_and_shards_say_the_same_as_slots() {
 }
 
 #[test]
-fn each_port_is_somebody() {
+fn each_port_has_an_id_of_its_own() {
     let cluster = InOneProcess::new();
     let mut ids = BTreeSet::new();
     for node in NODES {
@@ -171,7 +171,7 @@ fn each_port_is_somebody() {
 }
 
 #[test]
-fn without_class_ports_a_node_is_one_address() {
+fn without_class_ports_a_node_has_one_address() {
     let cluster = InOneProcess::new();
     cluster.member(1).change(|model: &mut Model| {
         for id in NODES {
@@ -197,7 +197,7 @@ fn without_class_ports_a_node_is_one_address() {
 }
 
 #[test]
-fn who_is_away_is_no_replica_and_another_node_heads_its_class() {
+fn an_unavailable_node_is_no_replica_and_its_class_gets_another_primary() {
     let cluster = InOneProcess::new();
     cluster.member(1).change(|model| {
         let state = forebay_cluster::model::NodeState::Down { since_unix_ms: 1 };
@@ -221,7 +221,7 @@ fn who_is_away_is_no_replica_and_another_node_heads_its_class() {
     ] {
         assert!(info.contains(&format!("{line}\r\n")), "{info}");
     }
-    // The map of node 2 itself, and of node 3, says otherwise.
+    // The maps of nodes 2 and 3 differ.
     let few = client.text(&format!("GET {}", key_in("few", 1)));
     assert!(
         few.starts_with("-CLUSTERDOWN") || few.starts_with("value"),
@@ -230,7 +230,7 @@ fn who_is_away_is_no_replica_and_another_node_heads_its_class() {
 }
 
 #[test]
-fn host_names_are_told_as_they_are_advertised() {
+fn advertised_host_names_are_reported() {
     let cluster = InOneProcess::new();
     cluster.member(1).change(|model: &mut Model| {
         for id in NODES {
@@ -254,7 +254,7 @@ fn host_names_are_told_as_they_are_advertised() {
 }
 
 #[test]
-fn ports_of_a_cluster_say_so_and_gateways_do_not() {
+fn cluster_ports_report_cluster_mode_and_gateways_do_not() {
     let cluster = InOneProcess::new();
     for (port, mode, enabled) in [
         (LISTEN, "cluster", 1),
@@ -291,7 +291,7 @@ fn ports_of_a_cluster_say_so_and_gateways_do_not() {
 }
 
 #[test]
-fn what_would_change_the_cluster_is_refused_in_words() {
+fn commands_that_would_change_the_cluster_are_refused_with_a_reason() {
     let cluster = InOneProcess::new();
     let mut client = cluster.client(1, LISTEN);
     for command in [
@@ -371,13 +371,13 @@ fn with_a_third_replica(model: &mut Model) {
     let main = Layout::new(Order::Hashed, main.to_vec());
     model.layouts.insert(LayoutName::Main, main);
     let words = TableName::new("words").expect("a name");
-    let entry = model.table(&words).expect("it is there").clone();
+    let entry = model.table(&words).expect("the table exists").clone();
     let replicas = 3;
     model.put_table(&words, TableEntry { replicas, ..entry });
 }
 
 #[test]
-fn aware_clients_are_nudged_when_a_class_has_other_nodes() {
+fn cluster_clients_are_redirected_after_a_class_changes_its_nodes() {
     let cluster = InOneProcess::new();
     let (changed, other) = (key_in("words", 1), key_in("words", 2));
     let mut of_class = cluster.client(3, CLASS_PORTS[0]);
@@ -417,7 +417,7 @@ fn aware_clients_are_nudged_when_a_class_has_other_nodes() {
 }
 
 #[test]
-fn clients_are_told_how_to_put_replies_of_several_nodes_together() {
+fn command_info_has_the_policies_to_combine_replies_of_several_nodes() {
     let cluster = InOneProcess::new();
     let mut client = cluster.client(1, LISTEN);
     for (name, tips) in [

@@ -37,7 +37,7 @@ fn second_class_at(list: [u32; 2]) -> impl FnOnce(&mut Model) {
 }
 
 #[test]
-fn nodes_that_disagree_say_so_and_the_asker_tries_again() {
+fn nodes_with_different_maps_report_it_and_the_asking_node_retries() {
     let cluster = InOneProcess::new();
     let wire = key_in("few", 1);
     cluster.member(1).change(second_class_at([3, 2]));
@@ -67,7 +67,7 @@ fn nodes_that_disagree_say_so_and_the_asker_tries_again() {
 }
 
 #[test]
-fn a_node_that_has_not_opened_what_it_alone_has_says_so() {
+fn a_node_reports_a_partition_that_only_it_has_and_has_not_opened() {
     let cluster = InOneProcess::new();
     cluster.member(3).change_quietly(second_class_at([3, 2]));
     let mut client = cluster.client(3, LISTEN);
@@ -79,7 +79,7 @@ fn a_node_that_has_not_opened_what_it_alone_has_says_so() {
 }
 
 #[test]
-fn a_key_that_comes_here_meanwhile_is_read_here() {
+fn a_key_that_moves_here_during_a_read_is_read_here() {
     let cluster = InOneProcess::new();
     let wire = key_in("few", 1);
     let few = [TableName::new("few").expect("a name")];
@@ -113,7 +113,7 @@ fn a_key_that_comes_here_meanwhile_is_read_here() {
 }
 
 #[test]
-fn no_reply_mixes_versions_whatever_is_swapped_meanwhile() {
+fn no_reply_mixes_versions_during_swaps() {
     let cluster = InOneProcess::new();
     let over = Arc::new(TestOver::default());
     let answers = Arc::new(AtomicUsize::new(0));
@@ -155,7 +155,7 @@ fn no_reply_mixes_versions_whatever_is_swapped_meanwhile() {
 }
 
 #[test]
-fn rights_are_those_that_the_owner_of_a_key_knows() {
+fn the_owner_of_a_key_decides_the_rights() {
     let fixture = common::Fixture::store();
     let users = |tables: &str| {
         let password = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
@@ -188,7 +188,7 @@ fn rights_are_those_that_the_owner_of_a_key_knows() {
 }
 
 /// A port of a node that does not answer as it should.
-fn false_node(net: &SimNet, id: u32, answers: &'static [u8], closes: bool) {
+fn faulty_node(net: &SimNet, id: u32, answers: &'static [u8], closes: bool) {
     let mut listener: Box<dyn Listener> = net.listen(at(id, PEER)).expect("a port");
     let serve = move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -213,7 +213,7 @@ fn false_node(net: &SimNet, id: u32, answers: &'static [u8], closes: bool) {
 }
 
 #[test]
-fn silence_garbage_and_closed_connections_lead_to_the_next_node() {
+fn the_next_node_is_asked_after_silence_garbage_or_a_closed_connection() {
     for (answers, closes) in [
         (&b""[..], false),
         (b"", true),
@@ -229,7 +229,7 @@ fn silence_garbage_and_closed_connections_lead_to_the_next_node() {
         // Of the same zone, so that it is the first to be asked.
         cluster.stop(3);
         let wire = key_in("words", 1);
-        false_node(&cluster.net, 3, answers, closes);
+        faulty_node(&cluster.net, 3, answers, closes);
         let mut client = cluster.client(1, GATEWAY);
         let reply = client.ask(&format!("GET {wire}"));
         let shown = String::from_utf8_lossy(answers).into_owned();
@@ -239,11 +239,11 @@ fn silence_garbage_and_closed_connections_lead_to_the_next_node() {
 }
 
 #[test]
-fn nobody_who_answers_in_time_is_told_in_time() {
+fn a_timeout_of_all_nodes_is_reported_in_time() {
     let mut cluster = InOneProcess::new();
     for id in [2, 3] {
         cluster.stop(id);
-        false_node(&cluster.net, id, b"", false);
+        faulty_node(&cluster.net, id, b"", false);
     }
     let mut client = cluster.client(1, GATEWAY);
     let reported = client.text(&format!("GET {}", key_in("words", 1)));
@@ -255,7 +255,7 @@ fn nobody_who_answers_in_time_is_told_in_time() {
 }
 
 #[test]
-fn a_node_that_comes_back_is_trusted_again() {
+fn a_node_that_returns_is_trusted_again() {
     let mut cluster = InOneProcess::new();
     let wire = key_in("few", 1);
     let wanted = bulk(value(number(&wire), 0));
@@ -289,11 +289,11 @@ fn a_node_that_was_removed_is_refused_and_its_connections_end() {
     cluster
         .member(1)
         .change(|model| model.remove_node(NodeId(2)));
-    assert!(before.try_read().is_err(), "it is not ended");
+    assert!(before.try_read().is_err(), "the connection is not ended");
     let (reply, _) = forwarded(b"7");
     assert!(
         matches!(reply, Ok(Reply::Bulk(_))),
-        "by a newer map it is a node"
+        "a newer map names the node"
     );
     match forwarded(b"6").0 {
         Ok(Reply::Error(text)) => assert!(text.contains("node 2 was removed"), "{text}"),
@@ -304,7 +304,7 @@ fn a_node_that_was_removed_is_refused_and_its_connections_end() {
 }
 
 #[test]
-fn ports_know_their_own_commands_only() {
+fn ports_accept_only_their_own_commands() {
     let cluster = InOneProcess::new();
     let reported = cluster.client(1, PEER).text("GET words:k0001");
     assert!(
@@ -401,7 +401,7 @@ fn messages_and_parts_of_files_reach_other_nodes() {
     }
     let failed = runtime.block_on(peers.ask(&node(2), Bytes::from("fail"), wait));
     let failed = failed.expect_err("refused").to_string();
-    assert_eq!(failed, "127.0.0.2:7400 answers: ERR as it was asked to");
+    assert_eq!(failed, "127.0.0.2:7400 answers: ERR failed as requested");
     let table = TableName::new("words").expect("a name");
     let fetched = peers.fetch(&node(3), &table, "runs/x", 10..20, wait);
     assert_eq!(
@@ -413,7 +413,7 @@ fn messages_and_parts_of_files_reach_other_nodes() {
 }
 
 #[test]
-fn a_reply_beyond_the_limit_is_refused_wherever_it_is_made() {
+fn a_reply_beyond_the_limit_is_refused_on_any_node() {
     let cluster = InOneProcess::changed(|_, config| config.limits.reply_bytes = 2000);
     let mut client = cluster.client(1, GATEWAY);
     let keys: Vec<String> = (0..ROWS).map(|n| format!("words:{}", key(n))).collect();

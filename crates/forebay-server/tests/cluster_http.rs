@@ -33,7 +33,7 @@ fn metric(cluster: &InOneProcess, id: u32, line: &str) -> f64 {
 }
 
 #[test]
-fn commands_elsewhere_are_counted_by_what_became_of_them() {
+fn commands_for_other_nodes_are_counted_by_outcome() {
     let mut cluster = InOneProcess::new();
     let mut gateway = cluster.client(1, GATEWAY);
     let few = key_in("few", 1);
@@ -97,7 +97,7 @@ fn a_node_is_ready_once_it_serves_all_tables_and_stays_so() {
 }
 
 #[test]
-fn a_node_is_not_ready_before_it_has_heard_of_its_cluster() {
+fn a_node_is_not_ready_before_it_knows_its_cluster() {
     let cluster = InOneProcess::changed(|_, _| {});
     let member = cluster.member(3);
     member.change(|model| model.remove_node(NodeId(3)));
@@ -112,7 +112,7 @@ fn a_node_is_not_ready_before_it_has_heard_of_its_cluster() {
 }
 
 #[test]
-fn a_row_that_is_elsewhere_is_not_said_to_be_absent() {
+fn a_row_of_another_node_is_not_reported_as_absent() {
     let cluster = InOneProcess::new();
     let wire = key_in("words", 1);
     let path = format!("/v1/tables/words/rows/{}", &wire[6..]);
@@ -125,7 +125,7 @@ fn a_row_that_is_elsewhere_is_not_said_to_be_absent() {
 }
 
 #[test]
-fn a_pipeline_over_several_nodes_waits_by_batches_and_not_by_keys() {
+fn a_pipeline_over_several_nodes_waits_once_a_batch_and_not_once_a_key() {
     let cluster = InOneProcess::new();
     let mut gateway = cluster.client(2, GATEWAY);
     let get = |n: u32| encode(&[b"GET", format!("words:{}", key(n % ROWS)).as_bytes()]);

@@ -17,7 +17,7 @@ use forebay_run::Order;
 use forebay_run::hash::KeyHasher;
 
 /// Where the second partition begins.
-const CUT: u16 = 8192;
+const SPLIT_POINT: u16 = 8192;
 /// The nodes that have the partitions, the leaders first.
 const HOLDERS: [[u32; 3]; 2] = [[2, 3, 1], [3, 2, 1]];
 
@@ -34,7 +34,7 @@ fn add_carts(member: &StandIn, holders: usize) {
         replication: Replication::Leader,
         last_load: EndedLoad::default(),
     }));
-    let cuts = [(0, Some(CUT)), (CUT, None)];
+    let cuts = [(0, Some(SPLIT_POINT)), (SPLIT_POINT, None)];
     let group = |at: usize| {
         let (lower, upper) = cuts[at];
         let bounds = Bounds {
@@ -59,7 +59,7 @@ fn cluster() -> InOneProcess {
     cluster_with(3)
 }
 
-/// A cluster whose last node is to have no replica, if there are two holders.
+/// A cluster whose last node is assigned no replica, if there are two holders.
 fn cluster_with(holders: usize) -> InOneProcess {
     let cluster = InOneProcess::changed(|_, config| {
         if let Some(cluster) = &mut config.cluster {
@@ -84,7 +84,7 @@ fn slot(wire: &str) -> u16 {
 fn keys() -> [String; 2] {
     [false, true].map(|is_second| {
         let mut all = (0..).map(|number| format!("carts:k{number}"));
-        all.find(|key| (slot(key) >= CUT) == is_second)
+        all.find(|key| (slot(key) >= SPLIT_POINT) == is_second)
             .expect("a name, or a key")
     })
 }
@@ -100,7 +100,7 @@ fn refused(ask: impl FnMut() -> String) -> String {
 }
 
 #[test]
-fn clients_of_the_ordinary_port_are_led_to_who_leads() {
+fn clients_of_the_ordinary_port_are_redirected_to_the_leader() {
     let cluster = cluster_with(2);
     let mut client = cluster.client(1, LISTEN);
     for (key, holders) in keys().iter().zip(HOLDERS) {
@@ -131,16 +131,16 @@ fn is_forwarded(cluster: &InOneProcess, port: u16, key: &str) {
 }
 
 #[test]
-fn clients_of_a_class_are_led_nowhere_else() {
+fn clients_of_a_class_port_are_not_redirected() {
     let cluster = cluster_with(2);
     for key in keys() {
         is_forwarded(&cluster, CLASS_PORTS[0], &key);
     }
 }
 
-/// Clients that are redirected to a replica's address take it for a primary's from then on.
+/// A client that is redirected to a replica's address treats it as a primary's from then on.
 #[test]
-fn nobody_is_led_to_an_address_that_is_told_as_a_replicas() {
+fn no_client_is_redirected_to_an_address_listed_as_a_replica() {
     let cluster = cluster_with(1);
     cluster.member(1).change(|model| {
         let lists = [(0, [1, 2]), (4096, [3, 2]), (9000, [3, 1])];
@@ -158,7 +158,7 @@ fn nobody_is_led_to_an_address_that_is_told_as_a_replicas() {
 }
 
 #[test]
-fn readers_of_live_tables_are_nudged_when_a_class_has_other_nodes() {
+fn readers_of_live_tables_are_redirected_after_a_class_changes_its_nodes() {
     let cluster = cluster();
     let words = key_in("words", 1);
     let carts = (0..).map(|number| format!("carts:k{number}"));
@@ -173,7 +173,7 @@ fn readers_of_live_tables_are_nudged_when_a_class_has_other_nodes() {
         let main = Layout::new(Order::Hashed, ranges.to_vec());
         model.layouts.insert(LayoutName::Main, main);
         let words = TableName::new("words").expect("a name, or a key");
-        let entry = model.table(&words).expect("it is there").clone();
+        let entry = model.table(&words).expect("the table exists").clone();
         model.put_table(
             &words,
             TableEntry {
@@ -191,9 +191,9 @@ fn readers_of_live_tables_are_nudged_when_a_class_has_other_nodes() {
     assert_eq!(client.text(&format!("GET {carts}")), moved);
 }
 
-/// Its redirect would follow a guess, and the next node's guess is another one.
+/// Its redirect would be a guess, and the next node would guess another one.
 #[test]
-fn a_node_without_the_replica_that_it_is_to_have_leads_nobody_elsewhere() {
+fn a_node_that_lacks_its_assigned_replica_redirects_no_client() {
     let cluster = cluster();
     let mut client = cluster.client(1, LISTEN);
     for key in keys() {
@@ -205,7 +205,7 @@ fn a_node_without_the_replica_that_it_is_to_have_leads_nobody_elsewhere() {
 }
 
 #[test]
-fn nothing_is_written_where_nobody_leads() {
+fn nothing_is_written_without_a_leader() {
     let cluster = cluster();
     let [first, second] = keys();
     let mut client = cluster.client(1, GATEWAY);
@@ -233,7 +233,7 @@ fn nothing_is_written_where_nobody_leads() {
 }
 
 #[test]
-fn what_is_not_for_several_partitions_is_refused() {
+fn commands_that_cannot_span_partitions_are_refused() {
     let cluster = cluster();
     let [first, second] = keys();
     let mut client = cluster.client(1, GATEWAY);
@@ -269,15 +269,15 @@ fn what_is_not_for_several_partitions_is_refused() {
 }
 
 #[test]
-fn the_map_of_a_live_table_names_who_leads_first() {
+fn the_map_of_a_live_table_names_the_leader_first() {
     let cluster = cluster();
     let Reply::Array(rows) = cluster.client(1, LISTEN).ask("KV.MAP carts") else {
         panic!("no rows");
     };
     let node = |id| Reply::Bulk(format!("127.0.0.{id}:7379").into_bytes());
     let wanted = [
-        (Reply::Int(0), Reply::Int(CUT.into())),
-        (Reply::Int(CUT.into()), Reply::Null),
+        (Reply::Int(0), Reply::Int(SPLIT_POINT.into())),
+        (Reply::Int(SPLIT_POINT.into()), Reply::Null),
     ];
     for ((row, (lower, upper)), holders) in rows.into_iter().zip(wanted).zip(HOLDERS) {
         let nodes = Reply::Array(holders.map(node).to_vec());

@@ -29,7 +29,7 @@ fn pins(own: &[&OwnCertificate]) -> Vec<Pin> {
         .collect()
 }
 
-/// Each node accepts those whose certificates are pinned on it.
+/// Each node accepts the nodes whose certificates are pinned on it.
 fn cluster(of: &[OwnCertificate; 3], peers: &Arc<PinnedPeers>) -> InOneProcess {
     InOneProcess::changed(|node, config| {
         let own = &of[node as usize - 1];
@@ -63,7 +63,7 @@ fn nodes_reach_each_other_by_pinned_certificates_alone() {
 }
 
 #[test]
-fn who_shows_another_certificate_or_none_is_not_let_in() {
+fn peers_with_an_unpinned_certificate_or_none_are_refused() {
     let nodes = [made(), made(), made()];
     let peers = PinnedPeers::new(pins(&[&nodes[0], &nodes[1], &nodes[2]]));
     let cluster = cluster(&nodes, &peers);
@@ -84,8 +84,8 @@ fn who_shows_another_certificate_or_none_is_not_let_in() {
     assert!(ask(Some(&tls(&stranger, &peers))).is_err());
     assert!(ask(None).is_err());
     // A pinned node does not talk to an unpinned one either.
-    let nobody = PinnedPeers::new(pins(&[&stranger]));
-    assert!(ask(Some(&tls(&nodes[0], &nobody))).is_err());
+    let unpinned = PinnedPeers::new(pins(&[&stranger]));
+    assert!(ask(Some(&tls(&nodes[0], &unpinned))).is_err());
 }
 
 #[test]
@@ -110,13 +110,16 @@ fn connections_of_a_node_that_was_removed_are_ended() {
     // Within a tenth of a second by the server's clock.
     let until = SystemClock.monotonic() + Duration::from_secs(60);
     while ask(&removed).is_ok() {
-        assert!(SystemClock.monotonic() < until, "it is served on");
+        assert!(
+            SystemClock.monotonic() < until,
+            "the connection is still served"
+        );
     }
     assert!(ask(&member).is_ok());
 }
 
 #[test]
-fn a_peer_port_that_others_may_reach_wants_certificates() {
+fn a_reachable_peer_port_needs_certificates() {
     let cluster = InOneProcess::new();
     let member = Arc::clone(&cluster.members[0]);
     let mut config = ServerConfig {

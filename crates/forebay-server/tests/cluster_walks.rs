@@ -48,7 +48,11 @@ fn covered(cluster: &InOneProcess, node: u32, port: u16) -> BTreeSet<String> {
     let mut client = cluster.client(node, port);
     let keys = scanned(&mut client, " COUNT 7");
     let set: BTreeSet<String> = keys.iter().cloned().collect();
-    assert_eq!(set.len(), keys.len(), "a key came twice at {node}:{port}");
+    assert_eq!(
+        set.len(),
+        keys.len(),
+        "a key appeared twice at {node}:{port}"
+    );
     let same: BTreeSet<String> = texts(&client.ask("KEYS *")).into_iter().collect();
     assert_eq!(same, set);
     assert_eq!(client.ask("DBSIZE"), Reply::Int(set.len() as i64));
@@ -56,7 +60,7 @@ fn covered(cluster: &InOneProcess, node: u32, port: u16) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_ports_of_all_classes_add_up_to_every_key_once() {
+fn the_class_ports_cover_every_key_once() {
     let cluster = InOneProcess::new();
     let mut sum = Vec::new();
     for node in NODES {
@@ -74,7 +78,7 @@ fn the_ports_of_all_classes_add_up_to_every_key_once() {
 }
 
 #[test]
-fn without_class_ports_the_ordinary_ones_add_up() {
+fn without_class_ports_the_ordinary_ports_cover_every_key() {
     let cluster = InOneProcess::new();
     let mut sum = Vec::new();
     for member in NODES {
@@ -144,7 +148,7 @@ fn a_cursor_means_the_same_at_every_gateway() {
 }
 
 #[test]
-fn keys_by_chance_are_of_all_nodes() {
+fn random_keys_are_from_all_nodes() {
     let cluster = InOneProcess::new();
     let mut client = cluster.client(1, GATEWAY);
     let mut classes = BTreeSet::new();
@@ -186,7 +190,7 @@ fn ranged(client: &mut Client<SimClient>, (start, end): (&str, &str), more: &str
 }
 
 #[test]
-fn ranges_go_over_nodes_in_order() {
+fn ranges_span_nodes_in_order() {
     let cluster = InOneProcess::new();
     let wires: Vec<String> = (0..ROWS).map(|n| format!("log:{}", key(n))).collect();
     for port in [GATEWAY, LISTEN] {
@@ -211,7 +215,7 @@ fn ranges_go_over_nodes_in_order() {
 }
 
 #[test]
-fn random_ranges_are_those_of_a_model() {
+fn random_ranges_match_a_model() {
     let cluster = InOneProcess::new();
     let mut client = cluster.client(1, GATEWAY);
     let random = forebay_io::SystemRandom;

@@ -190,7 +190,7 @@ fn scanned_across_orders(before: forebay_run::Order, after: forebay_run::Order) 
 }
 
 #[test]
-fn scans_leave_no_key_out_when_the_order_changes() {
+fn scans_miss_no_key_if_the_order_changes() {
     use forebay_run::Order::{Hashed, Ordered};
     for _ in 0..5 {
         assert_eq!(scanned_across_orders(Ordered, Hashed).len(), 200);
@@ -199,7 +199,7 @@ fn scans_leave_no_key_out_when_the_order_changes() {
 }
 
 #[test]
-fn scans_find_every_key_once_and_go_on_across_swaps() {
+fn scans_find_every_key_once_and_continue_across_swaps() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let (mut cursor, mut keys, mut rounds) = ("0".to_owned(), Vec::new(), 0);
@@ -366,7 +366,7 @@ fn transactions_of_reads() {
 }
 
 #[test]
-fn what_clients_ask_to_introduce_themselves() {
+fn the_introductory_commands_of_clients_are_answered() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     assert_eq!(client.text("CLIENT SETINFO LIB-NAME test"), "OK");
@@ -466,7 +466,7 @@ fn pipelines_and_inline_commands_keep_their_order() {
 }
 
 #[test]
-fn get_answers_the_same_wherever_it_stands() {
+fn get_has_the_same_reply_in_any_position() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let keys = [
@@ -515,7 +515,7 @@ fn get_answers_the_same_wherever_it_stands() {
 }
 
 #[test]
-fn random_keys_are_of_all_places() {
+fn random_keys_are_from_all_partitions() {
     let mut fixture = Fixture::store();
     let text = |n: u32| (format!("k{n:05}").into_bytes(), b"x".repeat(100));
     let rows: Vec<_> = (0..2000).map(text).collect();

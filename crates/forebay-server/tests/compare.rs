@@ -39,7 +39,7 @@ fn read(client: &mut Client, key: &str) -> (String, String) {
 }
 
 #[test]
-fn a_key_is_set_where_its_version_is_that_which_was_read() {
+fn a_key_is_set_if_it_still_has_the_version_that_was_read() {
     let fixture = served();
     let mut client = fixture.client();
     for (key, values) in [
@@ -74,7 +74,7 @@ fn a_key_is_set_where_its_version_is_that_which_was_read() {
 }
 
 #[test]
-fn a_version_is_of_the_expiry_too() {
+fn a_version_covers_the_expiry_too() {
     let fixture = served();
     let mut client = fixture.client();
     let far = "PXAT 4102444800000";
@@ -105,11 +105,15 @@ fn a_version_is_of_the_expiry_too() {
     client.ask("PERSIST day:a");
     let never = read(&mut client, "day:a").0;
     client.ask("SET ttl:a x");
-    assert_eq!(read(&mut client, "ttl:a").0, never, "never is never");
+    assert_eq!(
+        read(&mut client, "ttl:a").0,
+        never,
+        "keys that never expire have one version"
+    );
 }
 
 #[test]
-fn what_has_expired_has_the_version_of_an_absent_key() {
+fn an_expired_key_has_the_version_of_an_absent_key() {
     let fixture = served();
     let mut client = fixture.client();
     let before = client.text(&format!("KV.SETV ttl:a x {ABSENT} PX 50"));
@@ -146,7 +150,7 @@ fn rows_and_batch_tables_have_versions_to_read() {
 }
 
 #[test]
-fn what_is_no_version_or_no_option_is_refused() {
+fn invalid_versions_and_options_are_refused() {
     let fixture = served();
     let mut client = fixture.client();
     let long = format!("{ABSENT}0");
@@ -185,7 +189,7 @@ fn what_is_no_version_or_no_option_is_refused() {
 }
 
 #[test]
-fn within_a_multi_each_sees_what_those_before_it_did() {
+fn each_command_of_a_multi_sees_the_effects_of_earlier_ones() {
     let fixture = served();
     let mut client = fixture.client();
     let first = client.text(&format!("KV.SETV t:a 1 {ABSENT}"));
@@ -213,7 +217,7 @@ fn within_a_multi_each_sees_what_those_before_it_did() {
 }
 
 #[test]
-fn of_clients_that_all_add_one_nothing_is_lost() {
+fn no_addition_by_concurrent_clients_is_lost() {
     const CLIENTS: usize = 8;
     const ADDED: usize = 200;
     let fixture = served();
@@ -236,7 +240,7 @@ fn of_clients_that_all_add_one_nothing_is_lost() {
 }
 
 #[test]
-fn a_set_with_ifeq_is_as_valkeys() {
+fn set_with_ifeq_behaves_as_in_valkey() {
     let fixture = served();
     let mut client = fixture.client();
     for (command, reply) in [
@@ -262,7 +266,7 @@ fn a_set_with_ifeq_is_as_valkeys() {
 }
 
 #[test]
-fn a_schema_says_what_values_are() {
+fn a_schema_describes_the_values() {
     let fixture = served();
     let mut client = fixture.client();
     for (table, parts) in [

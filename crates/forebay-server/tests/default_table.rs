@@ -3,7 +3,7 @@
 use crate::common::{Fixture, client_of, with_users};
 
 #[test]
-fn one_table_is_emptied() {
+fn flushdb_empties_one_table() {
     let fixture = with_users();
     let (mut ops, mut shop) = (client_of(&fixture, "ops"), client_of(&fixture, "shop"));
     for n in 0..300 {
@@ -35,10 +35,10 @@ fn one_table_is_emptied() {
 }
 
 #[test]
-fn a_table_that_a_user_may_not_see_is_none() {
+fn a_user_does_not_notice_a_table_without_a_right_to_it() {
     let fixture = with_users();
     let (mut ops, mut shop) = (client_of(&fixture, "ops"), client_of(&fixture, "shop"));
-    // Whether there is a table `kv` or not, the user's keys are those of the default table.
+    // Whether or not a table `kv` exists, the user's keys are in the default table.
     assert_eq!(shop.text("SET kv:a 1"), "OK");
     assert_eq!(shop.text("SET nosuch:a 2"), "OK");
     assert_eq!(ops.text("GET kv:a"), "(null)");
@@ -53,7 +53,7 @@ fn a_table_that_a_user_may_not_see_is_none() {
 }
 
 #[test]
-fn keys_that_change_together_lie_together() {
+fn keys_that_change_atomically_must_be_in_one_partition() {
     let mut fixture = Fixture::store();
     fixture.live("kv");
     fixture.live("own");

@@ -49,7 +49,7 @@ fn numbers(answer: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn a_reader_asks_for_what_it_does_not_know() {
+fn a_reader_asks_for_the_events_after_its_last_one() {
     let (fixture, ring) = served(None);
     let all = asked(&fixture, "", "");
     assert_eq!(numbers(&all), [1000, 1001, 1002]);
@@ -83,7 +83,7 @@ fn a_reader_asks_for_what_it_does_not_know() {
 }
 
 #[test]
-fn users_see_events_of_their_tables_and_nobody_sees_none() {
+fn users_see_the_events_of_their_tables_only() {
     let user = |name: &str, tables: &str| {
         format!(
             r#"{{"name":"{name}","password_sha256":"{PASSWORD_HASH}","tables":["{tables}"],"verbs":["read"]}}"#
@@ -134,7 +134,7 @@ impl Stream {
 }
 
 #[test]
-fn a_stream_continues_and_resumes_where_it_was() {
+fn a_stream_continues_and_resumes_after_its_last_event() {
     let (fixture, ring) = served(None);
     let mut stream = Stream::open(&fixture, "");
     assert_eq!(stream.next(), "content-type: text/event-stream");

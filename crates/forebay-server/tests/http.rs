@@ -82,7 +82,7 @@ fn keys_may_hold_slashes_and_values_need_not_be_text() {
 }
 
 #[test]
-fn swap_and_rollback_want_the_token() {
+fn swap_and_rollback_need_the_token() {
     let fixture = with_token();
     let row = |n: u32| (format!("k{n:04}").into_bytes(), b"second".to_vec());
     let second = fixture.push_only("words", Order::Hashed, bytes(), (0..9).map(row).collect());
@@ -127,7 +127,7 @@ fn swap_and_rollback_want_the_token() {
 }
 
 #[test]
-fn without_a_token_nobody_swaps() {
+fn without_a_token_file_changes_are_refused() {
     let fixture = Fixture::new();
     let answer = http(&fixture, "POST /v1/tables/words/rollback", "", "");
     assert_eq!(answer.0, 403);
@@ -135,7 +135,7 @@ fn without_a_token_nobody_swaps() {
 }
 
 #[test]
-fn pages_of_other_sites_may_not_ask() {
+fn requests_from_pages_of_other_sites_are_refused() {
     let fixture = Fixture::new();
     let ask = |headers: &str| http(&fixture, "GET /v1/tables", headers, "").0;
     assert_eq!(ask("Host: evil.example\r\n"), 421);
@@ -148,7 +148,7 @@ fn pages_of_other_sites_may_not_ask() {
 }
 
 #[test]
-fn users_of_the_server_are_users_here() {
+fn users_of_the_server_may_use_http() {
     let mut fixture = Fixture::store();
     fixture.push_usual();
     let users = format!(
@@ -175,7 +175,7 @@ fn users_of_the_server_are_users_here() {
 }
 
 #[test]
-fn metrics_notify_what_was_served() {
+fn metrics_count_the_served_commands() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for _ in 0..10 {
@@ -200,7 +200,7 @@ fn metrics_notify_what_was_served() {
 }
 
 #[test]
-fn a_header_that_does_not_end_is_not_waited_for() {
+fn a_header_that_does_not_end_is_refused() {
     let mut fixture = Fixture::store();
     fixture.start(|config| config.limits.http_header_time = Duration::from_millis(200));
     let address = fixture.server().http_address().expect("HTTP");
@@ -216,7 +216,7 @@ fn a_header_that_does_not_end_is_not_waited_for() {
 }
 
 #[test]
-fn a_live_table_has_no_versions_to_be_asked_for() {
+fn a_request_for_versions_of_a_live_table_is_refused() {
     let mut fixture = Fixture::store();
     fixture.live("kv");
     let token = fixture.file("token", &format!("{TOKEN}\n"));

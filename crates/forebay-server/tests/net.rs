@@ -78,8 +78,7 @@ fn command(text: &str) -> Vec<u8> {
     encode(&words)
 }
 
-/// Commands of many kinds, some of them inline. Their answers are the same each time, whatever was
-/// written before.
+/// Commands of many kinds, some of them inline. Their answers do not depend on earlier writes.
 fn mixture(rng: &mut Rng, count: usize) -> Vec<u8> {
     let mut sent = command("MSET live:a 1 live:b bb live:c ccc");
     for _ in 0..count {
@@ -130,7 +129,7 @@ fn mixture(rng: &mut Rng, count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn commands_that_come_in_pieces_are_answered_as_those_that_come_at_once() {
+fn commands_that_arrive_in_pieces_have_the_same_replies() {
     // On a real disk large values are waited for.
     let by_net = MemoryServer::on(Arc::new(OsDisk::default()), |_| {});
     let mut rng = Rng(seed());
@@ -169,7 +168,7 @@ const STEPS: [(&str, &str, &str); 10] = [
 ];
 
 #[test]
-fn a_connection_that_breaks_has_done_each_command_wholly_or_not_at_all_and_in_order() {
+fn a_broken_connection_has_executed_commands_in_order_and_none_partly() {
     let by_net = MemoryServer::new(|config| config.threads = 1);
     let mut rng = Rng(seed());
     let mut other = by_net.client();
@@ -213,7 +212,7 @@ fn a_connection_that_breaks_has_done_each_command_wholly_or_not_at_all_and_in_or
 }
 
 #[test]
-fn a_client_that_does_not_read_keeps_nobody_else_waiting() {
+fn a_client_that_does_not_read_blocks_no_other_client() {
     let by_net = MemoryServer::new(|config| config.threads = 1);
     let stalled = by_net.connect(Wire::default().with_room(1000));
     let mut stalled = Client::new(stalled);
@@ -268,7 +267,7 @@ fn a_client_that_does_not_read_holds_one_reply_and_little_more() {
 }
 
 #[test]
-fn beyond_the_memory_for_replies_who_holds_the_most_is_dropped_and_who_reads_is_not() {
+fn beyond_the_reply_memory_the_largest_client_is_dropped_and_a_reading_one_is_not() {
     let by_net = MemoryServer::new(|config| config.limits.reply_memory_bytes = 3 << 20);
     let stall = |count: usize| {
         let mut client = Client::new(by_net.connect(Wire::default().with_room(1000)));
@@ -279,7 +278,7 @@ fn beyond_the_memory_for_replies_who_holds_the_most_is_dropped_and_who_reads_is_
     let mut steady = stall(2);
     let most = stall(15);
     let (first, second) = (stall(7), stall(7));
-    // There is no room for another like these.
+    // The memory does not suffice for another client like these.
     most.stream.get_ref().until_ended().expect("dropped");
     for _ in 0..20 {
         let mut other = by_net.client();
@@ -294,7 +293,7 @@ fn beyond_the_memory_for_replies_who_holds_the_most_is_dropped_and_who_reads_is_
 }
 
 #[test]
-fn answers_of_http_that_are_not_read_are_bounded_too() {
+fn unread_http_answers_are_bounded_too() {
     let by_net = MemoryServer::new(|config| config.limits.reply_memory_bytes = 250_000);
     let address = by_net.fixture.server().http_address().expect("HTTP");
     let ask = |wire: Wire| {
@@ -335,7 +334,7 @@ fn answers_of_http_that_are_not_read_are_bounded_too() {
 }
 
 #[test]
-fn a_port_that_could_not_accept_goes_on() {
+fn a_port_continues_after_a_failed_accept() {
     let by_net = MemoryServer::new(|_| {});
     by_net.net.fail_accept(by_net.address(), 2);
     assert_eq!(by_net.client().text("PING"), "PONG");

@@ -20,7 +20,7 @@ fn is_refused(reply: &Reply) -> bool {
 }
 
 #[test]
-fn a_key_that_is_not_here_is_refused_and_others_are_served() {
+fn a_key_of_a_missing_partition_is_refused_and_others_are_served() {
     let fixture = served();
     let mut client = fixture.client();
     assert_eq!(client.ask("SET t:a 1"), Reply::Simple("OK".to_owned()));
@@ -44,7 +44,7 @@ fn a_key_that_is_not_here_is_refused_and_others_are_served() {
 }
 
 #[test]
-fn a_write_of_several_keys_of_which_one_is_not_here_changes_nothing() {
+fn a_write_with_one_key_of_a_missing_partition_changes_nothing() {
     let fixture = served();
     let mut client = fixture.client();
     assert!(is_refused(&client.ask("MSET t:a 1 t:z 1 t:k 1")));
@@ -61,7 +61,7 @@ fn a_write_of_several_keys_of_which_one_is_not_here_changes_nothing() {
 }
 
 #[test]
-fn a_scan_walks_what_is_here() {
+fn a_scan_covers_the_partitions_that_are_here() {
     let fixture = served();
     let mut client = fixture.client();
     client.ask("MSET t:a 1 t:b 2 t:z 3");
@@ -73,7 +73,7 @@ fn a_scan_walks_what_is_here() {
 }
 
 #[test]
-fn a_row_that_is_not_here_is_misdirected_by_http() {
+fn http_answers_misdirected_for_a_row_of_a_missing_partition() {
     let fixture = served();
     let status = |key: &str| http(&fixture, &format!("GET /v1/tables/t/rows/{key}"), "", "").0;
     assert_eq!((status("k"), status("z")), (421, 404));

@@ -1,6 +1,6 @@
 //! Probes and metrics: the content of /ready, the tables that each user sees, and the format.
 //!
-//! They answer whatever other connections do.
+//! They answer no matter what other connections do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn error_of(answer: &str) -> String {
 }
 
 #[test]
-fn ready_tells_which_live_table_refuses_writes_and_why() {
+fn ready_names_the_live_table_that_refuses_writes_and_the_reason() {
     let disk = SimDisk::new();
     let mut fixture = Fixture::store_on(Arc::new(disk.clone()), Arc::new(SystemClock));
     fixture.live("live");
@@ -127,7 +127,7 @@ fn metrics_show_a_user_its_tables_only() {
 }
 
 #[test]
-fn metrics_are_in_the_form_that_prometheus_wants() {
+fn metrics_have_the_format_of_prometheus() {
     let mut fixture = Fixture::store();
     fixture.push_usual();
     fixture.live("live");
@@ -171,7 +171,7 @@ fn metrics_are_in_the_form_that_prometheus_wants() {
 }
 
 #[test]
-fn errors_are_json_whatever_is_asked() {
+fn errors_are_json_for_every_request() {
     let mut fixture = Fixture::store();
     fixture.push(
         "t",

@@ -45,7 +45,7 @@ fn is_refused(client: &mut Client, args: &[&[u8]], words: &str) {
 }
 
 #[test]
-fn each_operation_does_what_that_of_a_load_does() {
+fn each_operation_has_the_effect_that_it_has_in_a_load() {
     let fixture = served();
     let mut client = fixture.client();
     is_ok(&mut client, &[b"t:a", b"INSERT", b"1"]);
@@ -70,7 +70,7 @@ fn each_operation_does_what_that_of_a_load_does() {
 }
 
 #[test]
-fn rows_and_lists_are_stored_as_they_come_and_read_through_before() {
+fn rows_and_lists_are_checked_and_stored_unchanged() {
     let fixture = served();
     let mut client = fixture.client();
     for (table, (_, rows)) in [("rows", flights()), ("lists", lists())] {
@@ -105,7 +105,7 @@ fn rows_and_lists_are_stored_as_they_come_and_read_through_before() {
 }
 
 #[test]
-fn records_expire_as_they_say_or_as_the_table_does() {
+fn records_expire_by_their_own_ttl_or_that_of_the_table() {
     let fixture = served();
     let mut client = fixture.client();
     let later = b"4000000000000";
@@ -150,7 +150,7 @@ fn records_of_a_multi_see_each_other() {
 }
 
 #[test]
-fn what_is_no_record_is_refused() {
+fn invalid_records_are_refused() {
     let fixture = served();
     let mut client = fixture.client();
     for args in [

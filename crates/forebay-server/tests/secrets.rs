@@ -35,7 +35,7 @@ fn token_file(fixture: &Fixture, digit: &str) -> PathBuf {
 }
 
 #[test]
-fn users_and_tokens_are_read_again_and_what_is_no_users_file_changes_nothing() {
+fn users_and_tokens_are_reloaded_and_an_invalid_users_file_changes_nothing() {
     let mut fixture = Fixture::store();
     fixture.push_usual();
     let path = users(
@@ -106,7 +106,7 @@ fn certificate(fixture: &Fixture, name: &str) -> (Certificate, TlsFiles) {
 }
 
 #[test]
-fn certificates_are_read_again_for_new_connections() {
+fn certificates_are_reloaded_for_new_connections() {
     let mut fixture = Fixture::store();
     let (first, files) = certificate(&fixture, "server");
     fixture.start(|config| config.tls = Some(files));
@@ -162,7 +162,7 @@ fn authority(
 }
 
 #[test]
-fn clients_have_to_show_a_certificate_where_an_authority_is_named() {
+fn clients_need_a_certificate_if_an_authority_is_configured() {
     let mut fixture = Fixture::store();
     fixture.push_usual();
     let (trusted, mut files) = certificate(&fixture, "server");
@@ -201,7 +201,7 @@ fn clients_have_to_show_a_certificate_where_an_authority_is_named() {
     ca.clear();
 }
 
-/// However a test ends, this lets the clock run, so that the server can end.
+/// Lets the clock run when a test ends in any way, so that the server can end.
 struct TestEnd(Arc<HandClock>);
 
 impl Drop for TestEnd {
@@ -211,7 +211,7 @@ impl Drop for TestEnd {
 }
 
 #[test]
-fn wrong_passwords_are_answered_late_and_hold_up_nobody_else() {
+fn wrong_passwords_are_answered_late_and_block_no_other_client() {
     let clock = Arc::new(HandClock::waiting());
     let mut fixture = Fixture::store_by(clock.clone());
     let _ends = TestEnd(clock.clone());

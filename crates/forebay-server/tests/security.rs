@@ -28,7 +28,7 @@ fn with_users(change: impl FnOnce(&mut ServerConfig)) -> Fixture {
 }
 
 #[test]
-fn nothing_but_auth_before_auth() {
+fn only_auth_is_allowed_before_auth() {
     let fixture = with_users(|_| {});
     let mut client = fixture.client();
     for command in [
@@ -83,7 +83,7 @@ fn users_see_their_tables_only() {
 }
 
 #[test]
-fn a_stranger_holds_little_memory_and_little_time() {
+fn an_unauthenticated_client_gets_little_memory_and_time() {
     let fixture = with_users(|config| {
         config.limits.auth_time = Duration::from_millis(300);
     });
@@ -148,7 +148,7 @@ fn broken_protocol_ends_the_connection_with_a_reason() {
 }
 
 #[test]
-fn a_value_that_is_too_long_is_answered_and_the_connection_goes_on() {
+fn a_value_that_is_too_long_is_refused_and_the_connection_continues() {
     let mut fixture = Fixture::store();
     fixture.start(|config| config.limits.request.bulk_bytes = 1000);
     let mut client = fixture.client();
@@ -307,7 +307,7 @@ fn tls_with_users_on_any_address() {
 }
 
 #[test]
-fn a_connection_of_tls_that_is_too_many_gets_nothing_in_the_clear() {
+fn an_excess_tls_connection_gets_no_unencrypted_reply() {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
     let files = Fixture::store();
     let tls = TlsFiles {
@@ -330,7 +330,7 @@ fn a_connection_of_tls_that_is_too_many_gets_nothing_in_the_clear() {
 }
 
 #[test]
-fn other_addresses_want_tls_and_users() {
+fn other_addresses_need_tls_and_users() {
     let fixture = Fixture::store();
     let config = ServerConfig {
         resp: "0.0.0.0:0".parse().expect("an address"),

@@ -20,7 +20,7 @@ fn versioned(version: u32, keys: u32) -> common::Pairs {
 }
 
 #[test]
-fn no_reply_mixes_versions_however_often_they_swap() {
+fn no_reply_mixes_versions_however_often_tables_swap() {
     const KEYS: u32 = 200;
     let mut fixture = Fixture::store();
     for table in ["a", "b"] {
@@ -79,22 +79,22 @@ fn read_until(
     while !over.is() {
         client.send(&pipeline);
         for _ in 0..5 {
-            seen.insert(the_one(&client.read()));
+            seen.insert(common_text(&client.read()));
         }
         for _ in 0..4 {
             client.read();
         }
-        seen.insert(the_one(&client.read()));
+        seen.insert(common_text(&client.read()));
         replies.fetch_add(6, Ordering::Relaxed);
     }
     seen
 }
 
 /// The text that all parts of a reply have in common.
-fn the_one(reply: &Reply) -> String {
+fn common_text(reply: &Reply) -> String {
     match reply {
         Reply::Array(items) => {
-            let texts: HashSet<String> = items.iter().map(the_one).collect();
+            let texts: HashSet<String> = items.iter().map(common_text).collect();
             assert_eq!(texts.len(), 1, "one version a reply: {texts:?}");
             texts.into_iter().next().expect("one")
         }
@@ -103,7 +103,7 @@ fn the_one(reply: &Reply) -> String {
 }
 
 #[test]
-fn what_is_not_in_memory_is_waited_for_in_order() {
+fn replies_that_wait_for_the_disk_stay_in_order() {
     let mut fixture = Fixture::store();
     // Large values are never certain to be in memory, small ones only once they were read.
     let row = |n: u32| match n % 3 {
@@ -177,7 +177,7 @@ fn writes_that_go_to_several_partitions_are_answered_in_order_once_they_are_dura
 }
 
 #[test]
-fn replies_beyond_the_limit_are_refused_and_the_connection_goes_on() {
+fn replies_beyond_the_limit_are_refused_and_the_connection_continues() {
     let mut fixture = Fixture::store();
     let value = |bytes: usize| vec![b'x'; bytes];
     let large = vec![
@@ -205,7 +205,7 @@ fn replies_beyond_the_limit_are_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn dropped_tables_are_gone_and_new_ones_come() {
+fn dropped_tables_disappear_and_new_ones_appear() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     assert_eq!(client.text("GET words:k0001"), "value 1");
@@ -224,7 +224,7 @@ fn dropped_tables_are_gone_and_new_ones_come() {
 }
 
 #[test]
-fn stopping_answers_what_came_and_ends_in_time() {
+fn a_shutdown_answers_received_commands_and_ends_in_time() {
     let mut fixture = Fixture::new();
     let mut idle = fixture.client();
     assert_eq!(idle.text("PING"), "PONG");

@@ -47,7 +47,7 @@ fn queue_more(client: &mut Client, commands: &[&str]) {
 }
 
 #[test]
-fn what_a_multi_wrote_is_read_whole_by_multi_and_by_mget() {
+fn multi_and_mget_read_the_writes_of_a_multi_atomically() {
     let fixture = served();
     let over = TestOver::default();
     std::thread::scope(|scope| {
@@ -81,7 +81,7 @@ fn what_a_multi_wrote_is_read_whole_by_multi_and_by_mget() {
 }
 
 #[test]
-fn exec_runs_nothing_once_a_watched_key_was_written_to() {
+fn exec_runs_nothing_after_a_write_to_a_watched_key() {
     let fixture = served();
     let (mut client, mut other) = (fixture.client(), fixture.client());
     ok(&mut client, "SET t:{u}a 1");
@@ -114,7 +114,7 @@ fn exec_runs_nothing_once_a_watched_key_was_written_to() {
 }
 
 #[test]
-fn what_is_watched_is_forgotten_by_exec_discard_unwatch_and_reset() {
+fn exec_discard_unwatch_and_reset_forget_the_watched_keys() {
     let fixture = served();
     let (mut client, mut other) = (fixture.client(), fixture.client());
     for forget in ["EXEC", "DISCARD", "UNWATCH", "RESET"] {
@@ -134,7 +134,7 @@ fn what_is_watched_is_forgotten_by_exec_discard_unwatch_and_reset() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_refused() {
+fn keys_that_cannot_be_watched_are_refused() {
     let fixture = served();
     let mut client = fixture.client();
     for (command, words) in [
@@ -164,7 +164,7 @@ fn what_cannot_be_watched_is_refused() {
 }
 
 #[test]
-fn a_swap_and_an_expiry_change_what_is_watched() {
+fn a_swap_and_an_expiry_change_watched_keys() {
     let fixture = served();
     let mut client = fixture.client();
     ok(&mut client, "WATCH b:k");
@@ -199,7 +199,7 @@ fn a_swap_and_an_expiry_change_what_is_watched() {
 }
 
 #[test]
-fn a_drop_changes_what_is_watched() {
+fn a_drop_changes_watched_keys() {
     let fixture = served();
     let mut client = fixture.client();
     ok(&mut client, "WATCH t:{u}a");
@@ -262,7 +262,7 @@ fn ping_echo_and_unwatch_are_in_any_multi() {
 }
 
 #[test]
-fn each_command_of_a_multi_sees_what_those_before_it_made_of_keys_read_anew() {
+fn each_command_of_a_multi_sees_keys_as_earlier_ones_left_them() {
     let fixture = served();
     let mut client = fixture.client();
     ok(&mut client, "MSET t:{u}a 1 t:{u}b 2");
@@ -293,7 +293,7 @@ fn each_command_of_a_multi_sees_what_those_before_it_made_of_keys_read_anew() {
 }
 
 #[test]
-fn a_multi_that_writes_and_reads_a_table_that_is_not_there_has_one_reply() {
+fn a_multi_that_names_a_missing_table_has_one_reply() {
     let fixture = served();
     let mut client = fixture.client();
     queue(&mut client, &["GET nope:1", "SET t:a 1"]);

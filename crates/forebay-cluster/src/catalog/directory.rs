@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_replaced_by_who_has_seen_it() {
+    fn a_document_is_replaced_only_with_its_newest_tag() {
         let disk = SimDisk::new();
         let catalog = DirectoryCatalog::new(
             Arc::new(disk.clone()),
@@ -161,13 +161,13 @@ mod tests {
             catalog.put_if("head", content.into(), seen).unwrap()
         };
         let WriteOutcome::Done(first) = put("one", None) else {
-            panic!("nothing was there");
+            panic!("the document existed already");
         };
         assert_eq!(put("two", None), WriteOutcome::Changed);
         // A writer repeats a write if it does not know the result of the first try.
         assert_eq!(put("one", None), WriteOutcome::Done(first.clone()));
         let WriteOutcome::Done(second) = put("two", Some(&first)) else {
-            panic!("it was seen");
+            panic!("the tag was the newest");
         };
         assert_eq!(put("three", Some(&first)), WriteOutcome::Changed);
         let (bytes, seen) = catalog.get("head").unwrap().unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_let_go_of_the_lock_is_named() {
+    fn the_holder_of_the_lock_is_named() {
         let (disk, clock) = (SimDisk::new(), Arc::new(HandClock::default()));
         disk.create_dir_all(Path::new("/store/cluster")).unwrap();
         let catalog = DirectoryCatalog::new(Arc::new(disk.clone()), clock, Path::new("/store"));

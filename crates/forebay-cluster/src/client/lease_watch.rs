@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_there_where_the_seat_stays_as_it_is_and_can_be_read() {
+    fn an_unchanged_lease_shows_that_the_coordinator_is_absent() {
         let lease = LeaseOnlyCatalog::default();
         let seconds = Duration::from_secs;
         let mut absence = LeaseWatch::since(seconds(0));
@@ -92,9 +92,9 @@ mod tests {
         assert_eq!(look(Some(b"1"), 12), 7);
         assert_eq!(look(Some(b"2"), 17), 0, "renewed");
         assert_eq!(look(Some(b"2"), 60), 43);
-        assert_eq!(look(None, 65), 0, "nothing is known");
+        assert_eq!(look(None, 65), 0, "the catalog did not answer");
         assert_eq!(look(Some(b"2"), 100), 35);
-        assert_eq!(look(Some(b"3"), 101), 36, "looked at a second ago");
+        assert_eq!(look(Some(b"3"), 101), 36, "the last look was a second ago");
         assert_eq!(look(Some(b"3"), 105), 0);
     }
 }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_have_come_go_by_partitions() {
+    fn copied_bytes_are_estimated_from_the_partitions_left() {
         let left = |all, partitions| MovesLeft {
             all,
             partitions,

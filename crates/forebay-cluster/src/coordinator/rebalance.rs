@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_waits_for_a_node_that_is_down_for_moments() {
+    fn a_plan_waits_for_a_node_that_is_down_briefly() {
         assert_eq!(problem(40, Some(11)), None);
         assert_eq!(problem(40, Some(12)).unwrap(), "was down for 12 s");
         // Another coordinator may have received heartbeats for longer than this one has watched.

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_that_are_left_lie_at_even_distances() {
+    fn the_remaining_marks_are_evenly_spaced() {
         let marks: Vec<Bound> = (1..=15).map(|key| Bound::Key(vec![key])).collect();
         let left = |most| {
             let mut size = PartitionSize {

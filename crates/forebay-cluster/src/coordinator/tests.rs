@@ -178,7 +178,7 @@ fn refusal(outcome: Outcome) -> String {
 }
 
 #[test]
-fn the_format_is_raised_when_all_nodes_speak_it() {
+fn the_format_is_raised_if_all_nodes_support_it() {
     let mut led = LedCatalog::new(vec![
         node("n1", FORMATS),
         node("n2", [2, NEWEST_FORMAT + 1]),
@@ -197,7 +197,7 @@ fn the_format_is_raised_when_all_nodes_speak_it() {
 
 /// The listing was begun before the request was written, and its result arrives late.
 #[test]
-fn an_older_listing_takes_no_request_away() {
+fn an_older_listing_removes_no_request() {
     let mut led = LedCatalog::new(vec![node("n1", FORMATS)]);
     let requests = |names: &[&str]| {
         let drop = Request::Drop {
@@ -224,7 +224,7 @@ fn an_older_listing_takes_no_request_away() {
 }
 
 #[test]
-fn live_tables_want_a_catalog_that_has_them() {
+fn live_tables_need_a_catalog_format_that_supports_them() {
     let mut led = LedCatalog::new(vec![node("n1", [1, 3])]);
     let make = Request::MakeLive {
         table: "carts".parse().unwrap(),
@@ -283,7 +283,7 @@ fn live_tables_want_a_catalog_that_has_them() {
 }
 
 #[test]
-fn a_node_that_does_not_speak_it_is_named() {
+fn a_node_that_does_not_support_the_format_is_named() {
     let mut led = LedCatalog::new(vec![node("n1", FORMATS), node("n2", [1, 1])]);
     let upgrade = |format| Request::Upgrade { format };
     let (head, outcome) = led.ask("upgrade", upgrade(NEWEST_FORMAT));
@@ -299,7 +299,7 @@ fn a_node_that_does_not_speak_it_is_named() {
 }
 
 #[test]
-fn a_node_that_does_not_speak_the_catalogs_format_is_refused() {
+fn a_node_that_does_not_support_the_catalogs_format_is_refused() {
     let mut led = LedCatalog::new(Vec::new());
     led.ask("upgrade", Request::Upgrade { format: 2 });
     let actions = led.beat(0, [1, 1]);
@@ -316,7 +316,7 @@ fn a_node_that_does_not_speak_the_catalogs_format_is_refused() {
 }
 
 #[test]
-fn nothing_is_built_upon_an_old_copy() {
+fn a_coordinator_writes_nothing_on_an_old_copy_of_the_catalog() {
     let mut led = LedCatalog::new(vec![node("n1", [1, 2])]);
     let (before, _) = led.coordinator.standing().unwrap();
     let own = before.revision;
@@ -335,7 +335,7 @@ fn nothing_is_built_upon_an_old_copy() {
 }
 
 #[test]
-fn what_the_node_itself_knows_counts() {
+fn a_catalog_older_than_the_nodes_own_revision_is_not_used() {
     let (mut coordinator, _) =
         Coordinator::new(NOW, 7, crate::coordinator::CoordinatorSettings::default());
     coordinator.expect(9);
@@ -349,7 +349,7 @@ fn what_the_node_itself_knows_counts() {
 
 /// The revisions that this coordinator wrote count, even if no node has reported them.
 #[test]
-fn an_old_copy_that_is_put_in_place_under_a_coordinator_is_not_written_to() {
+fn an_old_copy_restored_under_a_running_coordinator_is_not_written_to() {
     let mut led = LedCatalog::new(vec![node("n1", [1, 2])]);
     led.ask("first", plan());
     let (head, _) = led.ask("second", plan());

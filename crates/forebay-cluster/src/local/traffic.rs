@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replicas_are_looked_at_every_ten_seconds_and_forgotten_when_they_go() {
+    fn traffic_is_sampled_every_ten_seconds_and_forgotten_with_its_replica() {
         let seen = TrafficSeen::default();
         let group = 3;
         let counted_at = |is_there: bool, reads: u64| {

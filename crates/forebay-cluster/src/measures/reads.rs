@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_again_is_forgotten() {
+    fn reports_that_are_not_repeated_expire() {
         let mut received = ReceivedReads::default();
         let (one, two) = (NodeId(1), NodeId(2));
         assert!(!received.receive(at(0), one, Vec::new()));
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(
             received.reported(at(200), |_, _| true).len(),
             1,
-            "b was told long ago"
+            "the report about b has expired"
         );
         assert!(reads(at(300)).is_empty());
         received.restarted(two);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_of_a_version_before_is_none_any_more() {
+    fn reports_about_an_earlier_version_are_discarded() {
         let mut received = ReceivedReads::default();
         let one = NodeId(1);
         received.receive(
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_and_another_rate_are_news() {
+    fn a_new_version_or_a_new_rate_is_reported_again() {
         let one = report("a", 0, 1000);
         assert!(one.is_like(&report("a", 0, 1010)));
         assert!(!one.is_like(&report("a", 0, 2000)));

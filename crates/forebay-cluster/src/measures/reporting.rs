@@ -160,12 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_told_until_it_was_noticed() {
+    fn a_changed_report_is_sent_until_it_is_acknowledged() {
         let mut reporting = ReportQueue::default();
         reporting.replace(vec![report(1, 5), report(2, 5)]);
         assert!(reporting.has_news());
         assert_eq!(reporting.next(now(1), 10).0.len(), 2);
-        assert!(!reporting.has_news(), "it is under way");
+        assert!(!reporting.has_news(), "the heartbeat is in flight");
         // The heartbeat was lost.
         assert_eq!(reporting.next(now(2), 11).0.len(), 2);
         reporting.noticed(now(2), 11, 7);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_tells_of_so_many_and_in_turn() {
+    fn a_heartbeat_carries_a_bounded_number_of_reports_in_turn() {
         let mut reporting = ReportQueue::default();
         reporting.replace((0..300).map(|group| report(group, 1)).collect());
         let mut reported = std::collections::BTreeSet::new();
@@ -199,6 +199,10 @@ mod tests {
         }
         assert_eq!(reported.len(), 300);
         assert!(reporting.next(now(4), 4).0.is_empty());
-        assert_eq!(reporting.next(now(61), 5).0.len(), 128, "the first again");
+        assert_eq!(
+            reporting.next(now(61), 5).0.len(),
+            128,
+            "all reports are sent again"
+        );
     }
 }

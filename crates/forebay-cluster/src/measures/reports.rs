@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_no_news() {
+    fn writes_alone_trigger_no_report() {
         let lead = |entries| GroupReport {
             leads: Some(LeaderReport {
                 members: Membership {
@@ -182,12 +182,12 @@ mod tests {
         assert!(!one.is_like(&lead(vec![(two, 5), (three, 10)])));
         assert!(
             !one.is_like(&lead(vec![(three, 1000)])),
-            "it does not answer"
+            "peer 2 does not answer"
         );
     }
 
     #[test]
-    fn traffic_is_news_where_it_has_changed_by_a_quarter() {
+    fn traffic_is_reported_again_after_a_change_of_a_quarter() {
         let asked = |reads: u64| GroupReport {
             traffic: Some(ReplicaTraffic {
                 minute: TrafficRate {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_news_where_it_has_doubled() {
+    fn a_size_is_reported_again_once_it_has_doubled() {
         let sized = |bytes: u64| {
             let size = PartitionSize {
                 records: bytes / 100,

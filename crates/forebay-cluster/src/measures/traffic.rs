@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_the_window_weighs_an_eighth() {
+    fn traffic_before_the_window_weighs_an_eighth() {
         let mut meter = TrafficMeter::default();
         for tick in 0..=100 {
             meter.see(seconds(10 * tick), counted(100_000 * tick));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_opened_anew_counts_on() {
+    fn a_reopened_table_continues_its_rates() {
         let mut meter = TrafficMeter::default();
         meter.see(seconds(0), counted(5000));
         meter.see(seconds(10), counted(6000));

@@ -22,7 +22,7 @@ fn documents_of_all_formats_are_read() {
 }
 
 #[test]
-fn a_newer_document_says_which_program_reads_it() {
+fn the_error_for_a_newer_document_names_the_program_that_wrote_it() {
     let newer = format!(
         "{{\"forebay_document\":{},\"program\":\"9.8.7\",\"content\":{{\"unknown\":1}}}}",
         NEWEST_FORMAT + 1
@@ -39,7 +39,7 @@ fn a_newer_document_says_which_program_reads_it() {
 }
 
 #[test]
-fn a_format_that_never_was_is_damage() {
+fn a_format_that_never_existed_is_damage() {
     let bytes = written(0, "text").unwrap();
     let refused = parsed::<String>("a", &bytes);
     assert!(
@@ -50,7 +50,7 @@ fn a_format_that_never_was_is_damage() {
 
 /// Otherwise a node of the previous program version could not read it.
 #[test]
-fn a_model_without_plans_and_live_tables_has_nothing_of_later_formats() {
+fn a_model_without_plans_or_live_tables_needs_no_later_format() {
     let mut count = 0;
     let next_name = || {
         count += 1;
@@ -80,7 +80,7 @@ fn a_model_without_plans_and_live_tables_has_nothing_of_later_formats() {
 }
 
 #[test]
-fn groups_come_back_and_only_what_changed_is_written() {
+fn groups_are_read_back_and_only_changed_pages_are_written() {
     let table = TableName::new("carts").unwrap();
     let nodes = [NodeId(1), NodeId(2), NodeId(3)];
     let groups: Vec<GroupEntry> = (0..100)
@@ -134,7 +134,7 @@ fn groups_come_back_and_only_what_changed_is_written() {
 }
 
 #[test]
-fn replicas_that_a_majority_makes_no_better_are_refused() {
+fn replica_counts_other_than_1_3_and_5_are_refused() {
     for count in [1, 3, 5] {
         assert_eq!(live_replicas(count), Ok(count));
     }

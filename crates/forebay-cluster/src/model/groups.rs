@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_not_given_again_by_any_coordinator() {
+    fn no_coordinator_reuses_a_peer_number() {
         let mut group = entry(0);
         assert_eq!(
             group.founders,

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_not_cancelled_and_the_words_say_how_it_ended() {
+    fn finished_work_is_not_cancelled_and_the_refusal_states_its_outcome() {
         let mut page = WorkPage::default();
         for (phase, word) in [
             (Phase::Preparing, None),

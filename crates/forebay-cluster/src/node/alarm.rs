@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_copy_and_another_clusters_catalog_are_told() {
+    fn an_old_copy_and_another_clusters_catalog_are_reported() {
         let head = |cluster, revision| Head {
             revision,
             ..Head::first(ClusterId(cluster), 1)

@@ -93,7 +93,7 @@ mod tests {
     const NEXT: NodeId = NodeId(2);
 
     #[test]
-    fn what_a_node_found_out_itself_is_forgiven_after_a_while() {
+    fn a_nodes_own_suspicion_expires() {
         let mut suspicions = Suspicions::default();
         assert!(suspicions.suspect(at(0), LOST));
         assert!(!suspicions.suspect(at(1), LOST));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_coordinator_stays_suspected_until_the_next_one_can_know() {
+    fn a_lost_coordinator_stays_suspected_until_the_next_one_reports_it() {
         let mut suspicions = Suspicions::default();
         suspicions.suspect_coordinator(at(0), LOST);
         assert!(
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(suspicions.all(), [LOST].into());
         assert!(suspicions.notify([LOST].into(), Some(NEXT)));
         suspicions.forgive(at(30), Timing::default());
-        assert_eq!(suspicions.all(), [LOST].into(), "told");
+        assert_eq!(suspicions.all(), [LOST].into(), "reported");
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn balance(
 }
 
 #[test]
-fn the_peak_is_told_by_node_and_table() {
+fn the_load_peak_names_its_node_and_table() {
     let (model, survey) = skewed();
     let peak = LoadPeak::of(&model, &BatchReads::new(), &survey).unwrap();
     assert_eq!((peak.node, &peak.table), (NodeId(0), &carts()));
@@ -56,7 +56,7 @@ fn the_peak_is_told_by_node_and_table() {
 }
 
 #[test]
-fn leaders_change_and_no_more_is_copied_than_is_allowed() {
+fn balancing_moves_leaders_and_copies_no_more_than_allowed() {
     let (model, survey) = skewed();
     let none = BalanceBounds {
         most_copies: 20,
@@ -84,7 +84,7 @@ fn leaders_change_and_no_more_is_copied_than_is_allowed() {
 }
 
 #[test]
-fn what_is_not_worth_it_is_refused_in_words() {
+fn a_plan_that_is_not_worthwhile_is_refused_with_a_reason() {
     let (model, survey) = cluster(6, 6, |_| 6000);
     let why = balance(&model, &survey, WIDE).unwrap_err();
     assert!(why.contains("makes it 10% less"), "{why}");

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_takes_what_its_busiest_node_takes() {
+    fn the_duration_of_a_plan_is_that_of_its_busiest_node() {
         let (model, mut proposal) = plan();
         let bytes_per_s = proposal.plan.copies[&NodeId(4)] / 10;
         proposal.estimate(&model, &Paces::from([(NodeId(4), bytes_per_s)]));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_pace_nobody_can_say() {
+    fn a_plan_without_a_known_pace_has_no_duration() {
         let (model, mut proposal) = plan();
         proposal.estimate(&model, &Paces::new());
         assert_eq!(proposal.expected, None);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn no_plan_is_worth_it_where_rows_come_evenly() {
+    fn evenly_spread_rows_need_a_plan_only_for_empty_nodes() {
         let keys: Vec<Vec<u8>> = (0..20_000)
             .map(|number| format!("{number}").into_bytes())
             .collect();

@@ -13,7 +13,6 @@ mod fits;
 mod insert;
 mod insert_bound;
 mod known_load;
-mod live_lists;
 mod own_lists;
 mod picture;
 mod place;
@@ -39,13 +38,12 @@ use crate::routing::version::VersionSummary;
 
 pub use balance::{BalanceBounds, BalanceProposal, LoadPeak, propose_balance};
 pub use duration::Paces;
-pub use fits::{fits, fits_all};
+pub use fits::{check_live_lists, fits, fits_all};
 pub use insert::{
     BulkInsert, BulkRows, InsertProposal, KnownCluster, SLOW_PACE, Verdict, propose_insert,
     slowest_pace,
 };
 pub use known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
-pub use live_lists::check_live_lists;
 use own_lists::OwnLists;
 #[cfg(test)]
 pub use own_lists::ranges;

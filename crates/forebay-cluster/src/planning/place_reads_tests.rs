@@ -141,7 +141,7 @@ fn copies(model: &Model) -> Vec<usize> {
 }
 
 #[test]
-fn what_is_read_most_comes_to_be_on_more_nodes_and_others_stay() {
+fn the_most_read_partition_gets_more_nodes_and_other_tables_stay() {
     let (model, summaries) = cluster();
     let reads = reported(&model, &people(), hot(5));
     let made = placed(&model, &summaries, &reads, 20).unwrap();
@@ -181,7 +181,7 @@ fn what_is_read_most_comes_to_be_on_more_nodes_and_others_stay() {
 }
 
 #[test]
-fn a_plan_is_followed_by_the_next_when_the_load_has_shifted() {
+fn a_new_plan_follows_a_shift_of_the_load() {
     let (model, summaries) = cluster();
     let made = placed(&model, &summaries, &reported(&model, &people(), hot(5)), 20).unwrap();
     let model = carried_out(&model, &made.proposal);
@@ -218,7 +218,7 @@ fn load_of_other_tables_counts() {
 }
 
 #[test]
-fn lists_that_were_placed_follow_nodes_that_come_and_go() {
+fn placed_lists_follow_added_and_removed_nodes() {
     let (model, summaries) = cluster();
     let made = placed(&model, &summaries, &reported(&model, &people(), hot(5)), 20).unwrap();
     let model = carried_out(&model, &made.proposal);
@@ -238,7 +238,7 @@ fn lists_that_were_placed_follow_nodes_that_come_and_go() {
     assert_eq!(
         copies(&after),
         kept,
-        "as many as before, as far as there are nodes"
+        "as many copies as before, up to the number of nodes"
     );
     let mut model = model;
     model.put_node(node(7));
@@ -266,7 +266,7 @@ fn lists_that_were_placed_follow_nodes_that_come_and_go() {
 }
 
 #[test]
-fn what_cannot_be_placed_is_refused_in_words() {
+fn an_impossible_placement_is_refused_with_a_reason() {
     let (mut model, mut summaries) = cluster();
     let reads = reported(&model, &people(), hot(5));
     let refused = |model: &Model, summaries: &Summaries, reads: &BatchReads| {

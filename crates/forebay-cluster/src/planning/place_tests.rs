@@ -138,7 +138,7 @@ pub(crate) fn ratio(loads: &[f64]) -> f64 {
 }
 
 #[test]
-fn who_leads_follows_the_reads_and_nothing_is_copied() {
+fn leaders_follow_the_reads_and_nothing_is_copied() {
     // Three partitions of node 0 have most of the reads.
     let is_hot = |at: u32| [0, 4, 8].contains(&at);
     let (model, survey) = cluster(4, 4, |at| if is_hot(at) { 4800 } else { 600 });
@@ -161,7 +161,7 @@ fn who_leads_follows_the_reads_and_nothing_is_copied() {
 }
 
 #[test]
-fn a_node_that_has_nothing_gets_replicas_and_their_bytes_are_told() {
+fn an_empty_node_gets_replicas_and_the_plan_reports_their_bytes() {
     let (model, survey) = cluster(3, 5, |at| 1000 + 100 * u64::from(at));
     let made = placed(&model, &survey).unwrap();
     assert!(ratio(&made.placed.before) > 1.6 && ratio(&made.placed.after) < 1.1);
@@ -172,11 +172,11 @@ fn a_node_that_has_nothing_gets_replicas_and_their_bytes_are_told() {
     let after = carried_out(&model, &made.proposal);
     let again = survey.clone();
     let made = placed(&after, &again).unwrap();
-    assert_eq!(made.placed.copies, 0, "what is even stays");
+    assert_eq!(made.placed.copies, 0, "an even placement does not change");
 }
 
 #[test]
-fn a_partition_that_is_too_hot_for_any_node_is_to_be_cut() {
+fn a_partition_too_hot_for_any_node_gets_a_split_point() {
     let (model, survey) = cluster(4, 4, |at| if at == 5 { 60_000 } else { 1000 });
     let made = placed(&model, &survey).unwrap();
     let partitions = made.partitions.iter();
@@ -187,7 +187,7 @@ fn a_partition_that_is_too_hot_for_any_node_is_to_be_cut() {
 }
 
 #[test]
-fn what_other_tables_ask_of_nodes_counts() {
+fn the_load_of_other_live_tables_counts() {
     let (mut model, mut survey) = cluster(4, 4, |_| 1000);
     let words = TableName::new("words").unwrap();
     let mut entry = model.table(&carts()).unwrap().clone();
@@ -209,7 +209,7 @@ fn what_other_tables_ask_of_nodes_counts() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused_in_words() {
+fn an_impossible_plan_is_refused_with_a_reason() {
     let (mut model, survey) = cluster(4, 4, |_| 0);
     let quiet = placed(&model, &survey).unwrap_err().to_string();
     assert!(quiet.contains("no node reported reads"), "{quiet}");
@@ -227,7 +227,7 @@ fn what_cannot_be_planned_is_refused_in_words() {
 }
 
 #[test]
-fn what_a_coordinator_of_the_version_before_tells_is_read() {
+fn a_survey_by_the_previous_program_version_is_read() {
     let old = r#"{"records":3,"bytes":70}"#;
     let reported: SurveyedPartition = serde_json::from_str(old).unwrap();
     assert_eq!(
@@ -240,7 +240,7 @@ fn what_a_coordinator_of_the_version_before_tells_is_read() {
 }
 
 #[test]
-fn a_node_that_comes_takes_bytes_from_those_that_have_most() {
+fn an_added_node_takes_bytes_from_the_fullest_nodes() {
     let (model, mut survey) = cluster(5, 6, |_| 1);
     // The large partitions are adjacent. By their number alone the new node could get none of them.
     for (partition, reported) in survey.get_mut(&carts()).unwrap() {

@@ -102,7 +102,7 @@ fn carried_out(model: &Model, plan: &MovePlan) -> Model {
     model
 }
 
-fn replicas_are_whole(model: &Model) {
+fn check_replicas_span_zones(model: &Model) {
     for (name, entry) in model.all_tables() {
         let zones: BTreeSet<_> = holders(model)
             .iter()
@@ -131,7 +131,7 @@ fn a_drained_node_holds_nothing_and_the_others_their_share() {
         let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
         let after = carried_out(&model, &proposal.plan);
         assert!(!holders(&after).contains(&NodeId(1)), "{count} nodes");
-        replicas_are_whole(&after);
+        check_replicas_span_zones(&after);
         assert_eq!(proposal.nodes[&NodeId(1)].after, 0);
         assert!(!proposal.plan.copies.contains_key(&NodeId(1)));
         let copied = proposal.copied_bytes() as f64;
@@ -144,13 +144,13 @@ fn a_drained_node_holds_nothing_and_the_others_their_share() {
 }
 
 #[test]
-fn added_nodes_come_to_hold_their_share() {
+fn added_nodes_hold_their_share() {
     let (model, summaries) = cluster(3, 5, 3);
     let goal = PlanGoal::Add(nodes(&[3, 4]));
     let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     let after = carried_out(&model, &proposal.plan);
     assert_eq!(holders(&after), nodes(&[0, 1, 2, 3, 4]));
-    replicas_are_whole(&after);
+    check_replicas_span_zones(&after);
     for id in [3, 4] {
         let bytes = proposal.nodes[&NodeId(id)];
         assert_eq!((bytes.before, bytes.after), (0, bytes.copied), "node {id}");
@@ -161,7 +161,7 @@ fn added_nodes_come_to_hold_their_share() {
 }
 
 #[test]
-fn a_node_in_the_place_of_another_of_its_zone_copies_what_that_holds() {
+fn a_replacement_in_the_same_zone_copies_what_the_old_node_held() {
     let (model, summaries) = cluster(3, 6, 3);
     let goal = PlanGoal::Replace {
         gone: NodeId(0),
@@ -194,7 +194,7 @@ fn batches_are_bounded_and_small_ones_are_joined() {
 }
 
 #[test]
-fn other_replicas_change_one_table_alone() {
+fn a_new_replica_count_changes_only_its_table() {
     let (model, summaries) = cluster(5, 5, 3);
     let hash = TableName::new("hash").unwrap();
     let words = TableName::new("words").unwrap();
@@ -209,7 +209,7 @@ fn other_replicas_change_one_table_alone() {
     let after = carried_out(&model, &most.plan);
     assert_eq!(after.table(&hash).unwrap().replicas, 5);
     assert_eq!(most.plan.batches[0].copied_bytes, 0, "longer lists first");
-    replicas_are_whole(&after);
+    check_replicas_span_zones(&after);
     let less = propose(&model, &summaries, &goal(&hash, 1), BATCH_BYTES).unwrap();
     assert_eq!(less.copied_bytes(), 0);
     let refused = |table: &TableName, count| propose(&model, &summaries, &goal(table, count), 1);
@@ -224,7 +224,7 @@ fn other_replicas_change_one_table_alone() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_words() {
+fn impossible_goals_are_refused_with_a_reason() {
     let (model, summaries) = cluster(3, 4, 3);
     let refused = |goal| propose(&model, &summaries, &goal, 1).unwrap_err();
     assert_eq!(
@@ -244,7 +244,7 @@ fn what_cannot_be_is_refused_in_words() {
 }
 
 #[test]
-fn a_plan_is_drawn_with_its_nodes_and_where_things_come_from() {
+fn the_picture_of_a_plan_shows_its_nodes_and_flows() {
     let (model, summaries) = cluster(3, 5, 3);
     let goal = PlanGoal::Add(nodes(&[3, 4]));
     let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
@@ -258,7 +258,7 @@ fn a_plan_is_drawn_with_its_nodes_and_where_things_come_from() {
 }
 
 #[test]
-fn a_plan_that_was_kept_is_shown_as_it_was_and_refused_when_it_is_old() {
+fn a_saved_plan_is_shown_unchanged_and_refused_once_outdated() {
     let (model, summaries) = cluster(5, 5, 3);
     let goal = PlanGoal::Drain(nodes(&[2]));
     let made = propose(&model, &summaries, &goal, 8 << 20).unwrap();
@@ -284,14 +284,14 @@ fn an_ordered_table_of_one_range_is_divided_when_a_version_has_more_partitions()
     summaries.insert(table, summary(Order::Ordered, 64));
     let proposal = propose(&model, &summaries, &PlanGoal::Even, BATCH_BYTES).unwrap();
     let after = carried_out(&model, &proposal.plan);
-    replicas_are_whole(&after);
+    check_replicas_span_zones(&after);
     let ranges: Vec<_> = after.layouts[&layout].ranges().collect();
     assert!(ranges.len() > 3, "{ranges:?}");
     assert_eq!(listed(&after.layouts[&layout]), nodes(&[0, 1, 2, 3, 4]));
 }
 
 #[test]
-fn a_plan_tells_of_ranges_that_come_to_fewer_nodes_that_are_up() {
+fn a_plan_reports_ranges_left_with_fewer_available_nodes() {
     let (mut model, summaries) = cluster(3, 3, 1);
     let goal = PlanGoal::Drain(nodes(&[0]));
     let thinned = |model: &Model| {

@@ -64,7 +64,7 @@ fn restored(catalog: &DirectoryCatalog, memories: Vec<Memory>) -> Head {
 }
 
 #[test]
-fn the_newest_memory_becomes_a_catalog_above_all() {
+fn the_newest_memory_becomes_a_catalog_with_a_higher_revision() {
     let catalog = empty();
     catalog.put_if("requests/old", "x".into(), None).unwrap();
     catalog
@@ -78,7 +78,7 @@ fn the_newest_memory_becomes_a_catalog_above_all() {
 }
 
 #[test]
-fn a_whole_catalog_is_left_alone_and_an_old_copy_is_not() {
+fn an_intact_catalog_is_kept_and_an_old_copy_is_replaced() {
     let catalog = filled(&memory(9));
     let refused = Restore::plan(&catalog, vec![memory(9)], 5);
     assert!(matches!(
@@ -93,7 +93,7 @@ fn a_whole_catalog_is_left_alone_and_an_old_copy_is_not() {
 }
 
 #[test]
-fn damage_is_replaced_document_by_document() {
+fn a_catalog_with_any_damaged_document_is_restored() {
     for name in [HEAD, IDENTITY, "d/9-1"] {
         let catalog = filled(&memory(9));
         let (_, seen) = catalog.get(name).unwrap().unwrap();
@@ -112,7 +112,7 @@ fn damage_is_replaced_document_by_document() {
 }
 
 #[test]
-fn a_catalog_that_changes_meanwhile_stays() {
+fn a_catalog_that_changes_during_a_restore_is_kept() {
     let catalog = filled(&memory(5));
     let restore = Restore::plan(&catalog, vec![memory(9)], 5).unwrap();
     let (head, seen) = Documented(&catalog).head().unwrap();
@@ -128,7 +128,7 @@ fn a_catalog_that_changes_meanwhile_stays() {
 }
 
 #[test]
-fn nothing_of_another_cluster_or_a_newer_program_is_replaced() {
+fn a_catalog_of_another_cluster_or_a_newer_program_is_kept() {
     let other = Memory {
         identity: Identity {
             id: ClusterId(8),

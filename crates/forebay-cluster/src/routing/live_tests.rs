@@ -62,7 +62,7 @@ fn model() -> Model {
 }
 
 #[test]
-fn a_node_is_told_what_it_is_to_have_and_what_becomes_of_the_group() {
+fn orders_name_a_nodes_replicas_and_the_wanted_peers() {
     let model = model();
     let of = |node| orders(&model, NodeId(node));
     let two = of(2);
@@ -70,12 +70,12 @@ fn a_node_is_told_what_it_is_to_have_and_what_becomes_of_the_group() {
         .iter()
         .map(|order| (order.group.0, order.peer.0))
         .collect();
-    assert_eq!(places, [(7, 2), (8, 5)], "the lost one is none");
+    assert_eq!(places, [(7, 2), (8, 5)], "the lost peer is not ordered");
     assert_eq!(two[0].founders, Some(vec![PeerId(1), PeerId(2), PeerId(3)]));
     assert!(two[0].is_new && two[1].is_new);
-    assert_eq!(two[1].founders, None, "it joins");
+    assert_eq!(two[1].founders, None, "the peer joins");
     let leaving = &of(3)[1];
-    assert!(!leaving.is_new, "it runs until its group has gone on");
+    assert!(!leaving.is_new, "it runs until its group has replaced it");
     let wanted: Vec<_> = leaving.wanted.peers.iter().collect();
     let ready: Vec<_> = wanted
         .iter()
@@ -84,19 +84,19 @@ fn a_node_is_told_what_it_is_to_have_and_what_becomes_of_the_group() {
     assert_eq!(
         ready,
         [(4, false), (2, true), (5, false)],
-        "in the list's order"
+        "in the order of the list"
     );
     assert_eq!(
         (leaving.wanted.replicas, leaving.wanted.next_peer),
         (3, PeerId(6))
     );
-    assert_eq!(leaving.peers.len(), 4, "nobody talks to the lost one");
+    assert_eq!(leaving.peers.len(), 4, "no peer sends to the lost one");
     assert_eq!(of(4).len(), 1);
     assert!(of(9).is_empty());
 }
 
 #[test]
-fn requests_go_to_who_led_last_first() {
+fn requests_go_to_the_last_known_leader_first() {
     let model = model();
     let leaders = BTreeMap::from([(GroupId(7), NodeId(3))]);
     let routes = live_routes(&model, &leaders);
@@ -112,7 +112,7 @@ fn requests_go_to_who_led_last_first() {
 }
 
 #[test]
-fn a_range_that_moves_is_wanted_where_it_goes() {
+fn a_moving_range_is_wanted_on_its_new_nodes() {
     let model = model();
     let (name, _) = model.live_tables().next().unwrap();
     let wanted: Vec<_> = model.wanted_groups(name);

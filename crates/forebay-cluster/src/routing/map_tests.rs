@@ -67,7 +67,7 @@ fn map_of(model: &Model, suspects: &[u32]) -> ClusterMap {
 }
 
 #[test]
-fn places_lead_to_their_lists_as_far_as_the_table_has_replicas() {
+fn a_place_is_routed_to_its_list_up_to_the_replica_count() {
     let map = map(&[]);
     let table = |name: &str| map.table(&TableName::new(name).unwrap()).unwrap().clone();
     assert_eq!(table("flights").of_slot(4095), [NodeId(1)]);
@@ -79,7 +79,7 @@ fn places_lead_to_their_lists_as_far_as_the_table_has_replicas() {
 }
 
 #[test]
-fn classes_have_ports_of_their_own() {
+fn each_class_has_its_own_port() {
     let map = map(&[]);
     let seen: Vec<(u16, u16, String)> = map
         .classes()
@@ -98,7 +98,7 @@ fn classes_have_ports_of_their_own() {
 }
 
 #[test]
-fn who_is_suspected_heads_nothing() {
+fn a_suspected_node_is_the_primary_of_no_class() {
     let map = map(&[2]);
     let class = map.class_of(5000).unwrap();
     assert_eq!(class.nodes, [NodeId(3)]);
@@ -107,7 +107,7 @@ fn who_is_suspected_heads_nothing() {
     let words = map.table(&TableName::new("words").unwrap()).unwrap();
     let asked = map.to_ask(words.of_key(b"z"));
     let asked: Vec<u32> = asked.iter().map(|node| node.id.0).collect();
-    assert_eq!(asked, [3, 2], "available ones and those of the zone first");
+    assert_eq!(asked, [3, 2], "available nodes and nodes of the zone first");
     // This node does not suspect itself.
     let all: Vec<bool> = self::map(&[1, 2, 3])
         .nodes()
@@ -117,7 +117,7 @@ fn who_is_suspected_heads_nothing() {
 }
 
 #[test]
-fn beside_live_tables_a_node_alone_tells_of_the_others() {
+fn with_live_tables_an_isolated_node_names_the_nodes_of_other_classes() {
     let mut model = model();
     let mut carts = TableEntry::new(Order::Hashed, LayoutName::Main, 3);
     carts.live = Some(Box::new(LiveEntry {
@@ -157,7 +157,7 @@ fn with_own_layout() -> Model {
 }
 
 #[test]
-fn who_gets_a_layout_of_its_own_is_held_by_the_same_nodes_at_first() {
+fn a_table_that_gets_its_own_layout_keeps_its_nodes() {
     let (before, mut after) = (model(), model());
     let flights = TableName::new("flights").unwrap();
     after.give_own_layout(&flights);
@@ -175,7 +175,7 @@ fn who_gets_a_layout_of_its_own_is_held_by_the_same_nodes_at_first() {
 }
 
 #[test]
-fn a_table_with_a_layout_of_its_own_is_held_by_whole_lists() {
+fn whole_lists_hold_a_table_with_its_own_layout() {
     let model = with_own_layout();
     let map = map_of(&model, &[]);
     let flights = TableName::new("flights").unwrap();
@@ -197,9 +197,9 @@ fn a_table_with_a_layout_of_its_own_is_held_by_whole_lists() {
 }
 
 #[test]
-fn who_is_bound_to_such_a_table_sees_its_layout_alone() {
+fn a_client_bound_to_a_table_sees_only_its_layout() {
     let map = map_of(&with_own_layout(), &[3]);
-    assert_eq!(map.classes().len(), 3, "what others see");
+    assert_eq!(map.classes().len(), 3, "the main layout");
     assert!(!map.is_own && map.own(&TableName::new("words").unwrap()).is_none());
     let own = map.own(&TableName::new("flights").unwrap()).unwrap();
     let seen: Vec<(u16, u16, String, usize)> = own

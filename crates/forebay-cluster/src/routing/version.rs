@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_holds_what_lists_it_among_the_first() {
+    fn a_node_holds_the_ranges_that_list_it_among_the_first() {
         let ranges = vec![
             range(0, &[1, 2, 3], None, None),
             range(100, &[2, 3, 1], None, None),
@@ -166,13 +166,13 @@ mod tests {
         assert_eq!(
             ranges_of(&layout, &growing, NodeId(1)),
             held(2, 1),
-            "more are to hold it"
+            "more nodes will hold it"
         );
         assert_eq!(ranges_answered(&layout, &growing, NodeId(1)), held(1, 1));
     }
 
     #[test]
-    fn a_change_of_a_part_cuts_ranges_and_joins_them_again() {
+    fn changing_part_of_a_range_splits_it_and_joins_equal_ranges() {
         let mut layout = Layout::new(
             Order::Hashed,
             vec![range(0, &[1], None, None), range(100, &[2], None, None)],
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_overlap_what_they_share_a_place_with() {
+    fn partitions_overlap_ranges_that_share_a_place() {
         let ranges = [bounds(100, Some(200)), bounds(300, None)];
         for (partition, expected) in [
             (bounds(0, None), true),

@@ -192,10 +192,10 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_is_read_late_does_not_take_the_place_of_a_newer_one() {
+    fn a_head_read_late_does_not_replace_a_newer_one() {
         let orders = WaitingOrders::default();
         orders.note(&head(5), || Ok(())).unwrap();
-        let late = || panic!("what the newer head names would be dropped");
+        let late = || panic!("this drops what the newer head names");
         orders.note(&head(4), late).unwrap();
         assert_eq!(orders.orders.lock().noted, Some((105, 5)));
         let full = || Err(io::Error::other("the disk is full"));

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_head_names_goes_an_hour_later() {
+    fn documents_that_no_head_names_are_removed_after_an_hour() {
         let names = |names: &[&str]| names.iter().map(|name| DocRef::new(name)).collect();
         let at = |seconds| Duration::from_secs(seconds);
         let mut old_documents = OldDocuments::default();

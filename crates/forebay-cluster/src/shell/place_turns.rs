@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_at_a_place_is_done_in_its_order_and_other_places_wait_for_nobody() {
+    fn work_at_a_place_runs_in_order_and_blocks_no_other_place() {
         let turns = Arc::new(PlaceTurns::default());
         let place = |version| (TableName::new("t").unwrap(), version);
         let (first, second, third) = (

@@ -42,12 +42,12 @@ fn skewed(seed: u64, bytes_an_hour: u64) -> World {
     for host in 0..5 {
         world.kill(host);
         world.start(host);
-        world.go_on_for_s(20);
+        world.run_for_s(20);
     }
     let leader = world.store.current().all_nodes().next().map(|node| node.id);
     let plan = Box::new(led_by(&world, leader.unwrap()));
     world.submit(Request::Rebalance { plan });
-    world.go_on_for_s(20);
+    world.run_for_s(20);
     world
 }
 
@@ -66,16 +66,16 @@ fn own_plans(world: &World) -> Vec<&Rebalance> {
 }
 
 #[test]
-fn a_node_that_leads_too_much_is_relieved_after_a_while() {
+fn an_overloaded_leader_is_relieved_after_a_while() {
     for seed in 0..4 {
         let mut world = skewed(seed, 0);
         assert!(
             own_plans(&world).is_empty(),
-            "seed {seed}: an operator's plan was just done"
+            "seed {seed}: an operator's plan has just ended"
         );
         let before = ratio(&mut world);
         assert!(before > 1.5, "seed {seed}: {before}");
-        world.go_on_for_s(90);
+        world.run_for_s(90);
         let own = own_plans(&world);
         assert!((1..=2).contains(&own.len()), "seed {seed}: {own:?}");
         for plan in own {
@@ -85,22 +85,22 @@ fn a_node_that_leads_too_much_is_relieved_after_a_while() {
         assert_eq!(world.unsettled_live(), None, "seed {seed}");
         let after = ratio(&mut world);
         assert!(after < 0.9 * before, "seed {seed}: {before} {after}");
-        world.go_on_for_s(QUIET_S);
+        world.run_for_s(QUIET_S);
         assert!(own_plans(&world).len() <= 3, "seed {seed}");
         assert_eq!(world.checks.violation, None, "seed {seed}");
     }
 }
 
 #[test]
-fn an_operators_plan_ends_one_that_is_under_way() {
+fn an_operators_plan_ends_a_running_balancing_plan() {
     let mut world = skewed(7, 1 << 40);
     while own_plans(&world).is_empty() {
-        world.go_on_for_s(1);
+        world.run_for_s(1);
     }
     let leader = world.store.current().all_nodes().nth(1).map(|node| node.id);
     let plan = Box::new(led_by(&world, leader.unwrap()));
     let asked = world.submit(Request::Rebalance { plan });
-    world.go_on_for_s(60);
+    world.run_for_s(60);
     let id = world.ops[asked].id.clone();
     let work = &world.store.current().work;
     let mut plans = work.rebalances.iter();

@@ -44,7 +44,7 @@ pub struct Checks {
     answered: BTreeMap<RequestId, Outcome>,
     begun: BTreeMap<RolloutId, (RequestId, u64)>,
     /// The newest report of each node to each process, and its arrival time.
-    said: BTreeMap<(Life, NodeName), ReportedThere>,
+    last_reports: BTreeMap<(Life, NodeName), NodeReport>,
     decided: BTreeSet<u64>,
     /// Peers that should have resulted from a split by now, and those of them that did not.
     pub split_off: BTreeSet<super::live::ReplicaPlace>,
@@ -62,7 +62,7 @@ struct ModelTable {
 }
 
 #[derive(Debug, Clone)]
-pub struct ReportedThere {
+pub struct NodeReport {
     at: u64,
     by: (u64, u64),
     serves: u64,
@@ -85,7 +85,7 @@ impl Checks {
     /// REQUIRES: the process has handled the heartbeat. One that waits for a stopped process is not
     /// received yet.
     pub fn beat_arrived(&mut self, now: u64, to: Life, from: u64, beat: &Beat) {
-        let said = ReportedThere {
+        let report = NodeReport {
             at: now,
             by: (from, beat.seq),
             serves: beat.serves,
@@ -94,9 +94,9 @@ impl Checks {
             rollouts: beat.rollouts.clone(),
         };
         let place = (to, beat.who.name.clone());
-        let known = self.said.get(&place);
-        if known.is_none_or(|known| known.by < said.by) {
-            self.said.insert(place, said);
+        let known = self.last_reports.get(&place);
+        if known.is_none_or(|known| known.by < report.by) {
+            self.last_reports.insert(place, report);
         }
     }
 }
@@ -128,7 +128,7 @@ impl World {
         if self.store.committed.get(&head.revision) != Some(&head.stamp) {
             let name = &self.hosts[by.host].name;
             let text = format!(
-                "{name} tells of revision {}, which is not committed",
+                "{name} reports revision {}, which is not committed",
                 head.revision
             );
             self.fail(text);
@@ -153,7 +153,7 @@ impl World {
         {
             let version = serve.version;
             let text = format!(
-                "version {version} of {table} is answered, and the head known there has another"
+                "version {version} of {table} is answered, but the node's head names another"
             );
             return self.fail(text);
         }
@@ -202,17 +202,17 @@ impl World {
                 _ => None,
             };
             if let Some(problem) = problem {
-                let text = format!("rollout {id} becomes {:?}, and {problem}", rollout.phase);
+                let text = format!("rollout {id} becomes {:?}, but {problem}", rollout.phase);
                 self.fail(text);
             }
         }
     }
 
-    pub fn said(&self, by: Life, model: &Model, node: NodeId) -> Option<ReportedThere> {
+    pub fn last_report(&self, by: Life, model: &Model, node: NodeId) -> Option<NodeReport> {
         let name = model.node(node)?.name.clone();
         let host = &self.hosts[by.host];
         if host.name != name {
-            return self.checks.said.get(&(by, name)).cloned();
+            return self.checks.last_reports.get(&(by, name)).cloned();
         }
         // A node reports to itself within the machine.
         let received = host
@@ -222,7 +222,7 @@ impl World {
             .coordinator()?
             .received()
             .get(&node)?;
-        Some(ReportedThere {
+        Some(NodeReport {
             at: self.now,
             by: (by.life, 0),
             serves: received.serves,
@@ -234,17 +234,17 @@ impl World {
 
     fn check_proved(&self, by: Life, model: &Model, rollout: &Rollout) -> Option<String> {
         for node in &rollout.participants {
-            let said = self.said(by, model, *node);
-            let readiness = said.and_then(|said| said.rollouts.get(&rollout.id).cloned());
+            let report = self.last_report(by, model, *node);
+            let readiness = report.and_then(|report| report.rollouts.get(&rollout.id).cloned());
             let Some(Readiness::Ready { proofs }) = readiness else {
-                return Some(format!("node {node} said {readiness:?}"));
+                return Some(format!("node {node} reported {readiness:?}"));
             };
             for (table, part) in &rollout.tables {
                 let entry = model.table(table)?;
                 let ranges = ranges_of(model.layout_of(entry)?, entry, *node);
                 let expected = expected_proof(&(table.clone(), part.to), &ranges);
                 if proofs.get(table) != Some(&expected) {
-                    return Some(format!("node {node} proved something else of {table}"));
+                    return Some(format!("node {node} reported a wrong proof of {table}"));
                 }
             }
         }
@@ -255,7 +255,9 @@ impl World {
             .map_or(self.now, |(_, at)| *at);
         let deadline = rollout.options.deadline_ms * 990;
         for node in &rollout.excluded {
-            let silent_since = self.said(by, model, *node).map_or(0, |said| said.at);
+            let silent_since = self
+                .last_report(by, model, *node)
+                .map_or(0, |report| report.at);
             let is_left = matches!(model.node(*node)?.state, NodeState::Left { .. });
             // The clocks of the node and the coordinator diverge by up to a hundredth.
             let timing = self.timing;
@@ -264,7 +266,7 @@ impl World {
             if !is_left && !is_silent && self.now - begun < deadline {
                 let since = (self.now - silent_since) as f64 / SECOND as f64;
                 return Some(format!(
-                    "node {node} ({:?}) is left out, and was heard {since:.1} s ago",
+                    "node {node} ({:?}) is excluded, but reported {since:.1} s ago",
                     model.node(*node)?.state
                 ));
             }
@@ -281,17 +283,17 @@ impl World {
     ) -> Option<String> {
         let waited_for = rollout.participants.difference(&rollout.excluded);
         for node in waited_for {
-            let said = self.said(by, model, *node);
-            if said
+            let report = self.last_report(by, model, *node);
+            if report
                 .as_ref()
-                .is_none_or(|said| Some(said.serves) < revision)
+                .is_none_or(|report| Some(report.serves) < revision)
             {
-                return Some(format!("node {node} did not say that it serves it"));
+                return Some(format!("node {node} did not report that it serves it"));
             }
             let name = &model.node(*node)?.name;
             let host = self.hosts.iter().find(|host| host.name == *name)?;
             let process = host.process.as_ref();
-            let is_same = said.is_some_and(|said| said.by.0 == host.life);
+            let is_same = report.is_some_and(|report| report.by.0 == host.life);
             let Some(process) = process.filter(|_| is_same) else {
                 continue;
             };
@@ -302,7 +304,7 @@ impl World {
                     version.and_then(|version| process.served.get(&(table.clone(), version)));
                 if active != version && served.copied() < revision {
                     return Some(format!(
-                        "{name} answers version {active:?} of {table}, and not {version:?}"
+                        "{name} answers version {active:?} of {table} instead of {version:?}"
                     ));
                 }
             }
@@ -342,17 +344,17 @@ impl World {
         for (id, rollout) in &new.work.rollouts {
             let was = old.work.rollouts.get(id).map(|rollout| rollout.phase);
             if was != Some(rollout.phase) {
-                self.moved_on(was, rollout);
+                self.check_phase_change(was, rollout);
             }
         }
         if let Some(problem) = check_splits(&old, &new) {
             self.fail(problem);
         }
-        self.dropped(&new);
+        self.check_drops(&new);
         self.compare(&new, head.revision);
     }
 
-    fn moved_on(&mut self, was: Option<Phase>, rollout: &Rollout) {
+    fn check_phase_change(&mut self, was: Option<Phase>, rollout: &Rollout) {
         self.count(phase_name(rollout.phase));
         super::faults::at_phase(self);
         match rollout.phase {
@@ -410,7 +412,7 @@ impl World {
     }
 
     /// Checks that each removed table was removed by a request.
-    fn dropped(&mut self, new: &Model) {
+    fn check_drops(&mut self, new: &Model) {
         let gone: Vec<TableName> = self.checks.tables.keys().cloned().collect();
         for table in gone.into_iter().filter(|table| new.table(table).is_none()) {
             let served = self
@@ -423,7 +425,9 @@ impl World {
                     && new.work.answers.contains_key(&op.id)
             });
             if served && !is_asked {
-                self.fail(format!("table {table} is gone, and nobody dropped it"));
+                self.fail(format!(
+                    "table {table} is missing, but no request dropped it"
+                ));
             }
         }
     }
@@ -433,9 +437,7 @@ impl World {
         for (table, entry) in new.all_tables() {
             let known = self.checks.tables.entry(table.clone()).or_default();
             if *known != ModelTable::of(entry) {
-                problem = Some(format!(
-                    "table {table} is {entry:?}, and should be {known:?}"
-                ));
+                problem = Some(format!("table {table} is {entry:?} instead of {known:?}"));
             }
             let log = self.checks.log.entry(table.clone()).or_default();
             if log.last().map(|(_, serving)| *serving) != Some(entry.serving)
@@ -476,7 +478,7 @@ impl World {
     /// Returns the work that is left.
     pub fn unsettled(&self) -> Option<String> {
         if let Some(op) = self.ops.iter().find(|op| op.report.is_none()) {
-            return Some(format!("request {} has no end: {:?}", op.id, op.request));
+            return Some(format!("request {} has not ended: {:?}", op.id, op.request));
         }
         let model = self.store.current();
         if let Some(moving) = model.work.moving() {
@@ -484,7 +486,7 @@ impl World {
         }
         let is_drained = |node: &NodeId| model.work.drained.contains(node);
         if let Some(node) = holders(model).iter().find(|node| is_drained(node)) {
-            return Some(format!("node {node} was drained, and is to hold something"));
+            return Some(format!("node {node} was drained, but is assigned data"));
         }
         if let Some(rollout) = model.work.under_way().next() {
             return Some(format!("rollout {} is {:?}", rollout.id, rollout.phase));
@@ -517,7 +519,7 @@ impl World {
             if known != Some(self.store.head.revision) {
                 let revision = self.store.head.revision;
                 return Some(format!(
-                    "{name} knows revision {known:?}, and not {revision}"
+                    "{name} knows revision {known:?} instead of {revision}"
                 ));
             }
             let serving = model
@@ -531,7 +533,7 @@ impl World {
             let serving: BTreeMap<_, _> = serving.into_iter().collect();
             let active: BTreeMap<_, _> = active.into_iter().collect();
             if serving != active || process.is_cut_off {
-                return Some(format!("{name} serves {active:?}, and not {serving:?}"));
+                return Some(format!("{name} serves {active:?} instead of {serving:?}"));
             }
             let is_there = |table: &&TableName| serving.contains_key(*table);
             if let Some(table) = host.disk.tables.iter().find(|table| !is_there(table)) {
@@ -543,7 +545,7 @@ impl World {
                 let held = ranges_of(model.layout_of(entry)?, entry, id);
                 let open = process.open.get(&(table.clone(), serve.version));
                 (open != Some(&held))
-                    .then(|| format!("{name} has {open:?} of {table}, and is to have {held:?}"))
+                    .then(|| format!("{name} has {open:?} of {table} instead of {held:?}"))
             })
         })
     }

@@ -1,4 +1,4 @@
-//! Operators: they write requests into the catalog, ring, and wait for answers.
+//! Operators: they write requests into the catalog, notify nodes, and wait for answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,7 +147,7 @@ impl World {
             move |world| world.store.requests.insert(id, request),
             move |world, done| match done {
                 Some(_) => {
-                    world.ring();
+                    world.notify_nodes();
                     world.watch(at);
                 }
                 None => world.after(SECOND, move |world| world.put_request(at)),
@@ -155,8 +155,8 @@ impl World {
         );
     }
 
-    /// Rings by the lease document, and sometimes by a notification to every node.
-    fn ring(&mut self) {
+    /// Notifies the nodes by the lease document, and sometimes each node directly.
+    fn notify_nodes(&mut self) {
         if self.rng.chance(300) {
             for host in 0..self.hosts.len() {
                 let life = self.life(host);
@@ -178,7 +178,7 @@ impl World {
             },
             |world, done| {
                 if done.is_none() {
-                    world.after(SECOND, World::ring);
+                    world.after(SECOND, World::notify_nodes);
                 }
             },
         );
@@ -242,7 +242,7 @@ impl World {
             Outcome::Load(number) => {
                 let mut loads = model.work.loads.iter();
                 let Some(load) = loads.find(|load| load.number == *number) else {
-                    return self.fail(format!("what became of load {id} is not told"));
+                    return self.fail(format!("the outcome of load {id} is not recorded"));
                 };
                 match load.stage {
                     LoadStage::Done => {
@@ -259,7 +259,7 @@ impl World {
             }
             Outcome::Rollout(rollout) => {
                 let Some(rollout) = model.work.rollouts.get(rollout) else {
-                    return self.fail(format!("what became of request {id} is not told"));
+                    return self.fail(format!("the outcome of request {id} is not recorded"));
                 };
                 let tables = || rollout.tables.keys().cloned().collect::<Vec<_>>();
                 let reason = rollout.reason.clone().unwrap_or_default();

@@ -157,7 +157,7 @@ impl World {
                 return self.fail_copy(copy, "the disk is full");
             }
             if !self.has_source(copy.by.host, &copy.place) {
-                return self.fail_copy(copy, "nobody who has it is reached");
+                return self.fail_copy(copy, "no source is reachable");
             }
             copy.done += self.rng.between(2, 5);
             let advanced = FollowerEvent::Advanced {
@@ -174,10 +174,10 @@ impl World {
             let pause = self.rng.between(20, most) * MS;
             return self.after(pause, |world| world.fetch_copy(copy));
         }
-        self.came(copy);
+        self.finish_copy(copy);
     }
 
-    fn came(&mut self, copy: CopyFetch) {
+    fn finish_copy(&mut self, copy: CopyFetch) {
         self.at_moment(Moment::Verifying);
         let (table, version) = &copy.place;
         let mut proof = summary(table, order_of(table), *version).proof(&copy.ranges);
@@ -220,7 +220,7 @@ impl World {
             let is_serving = entry.serving == Some(place.1);
             is_serving.then(|| {
                 format!(
-                    "{name} gives up {gone} of {}, and others are led there",
+                    "{name} gives up {gone} of {}, but others are routed to it",
                     place.0
                 )
             })
@@ -264,7 +264,7 @@ impl World {
         let active = process.active.get(&place.0);
         if active.is_some_and(|active| active.version == place.1) {
             let text = format!(
-                "version {} of {} is forgotten where it serves",
+                "version {} of {} is forgotten while it serves",
                 place.1, place.0
             );
             self.fail(text);
@@ -322,7 +322,7 @@ impl World {
         });
         if let Some((table, serve)) = closed {
             let text = format!(
-                "version {} of {table} is to serve, and closed",
+                "version {} of {table} starts to serve, but is closed",
                 serve.version
             );
             return self.fail(text);

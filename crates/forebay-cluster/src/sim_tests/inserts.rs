@@ -115,7 +115,7 @@ pub fn check_splits(before: &Model, after: &Model) -> Option<String> {
     splits.find_map(|SplitChange { table, at }| {
         let mut all = after.groups.get(table)?.all();
         let is_split = all.any(|group| group.bounds.lower == *at);
-        (!is_split).then(|| format!("a batch is done, and {table} is not cut at {at}"))
+        (!is_split).then(|| format!("a batch is done, but {table} is not split at {at}"))
     })
 }
 
@@ -150,7 +150,7 @@ mod tests {
         let ranges: Vec<RangeEntry> = model.layouts[&layout].ranges().cloned().collect();
         let all: BTreeSet<NodeId> = model.all_nodes().map(|node| node.id).collect();
         let mut lowers: Vec<Bound> = ranges.iter().map(|range| range.lower.clone()).collect();
-        lowers.extend(split_slots.iter().map(|cut| Bound::Slot(*cut)));
+        lowers.extend(split_slots.iter().map(|slot| Bound::Slot(*slot)));
         lowers.sort();
         lowers.dedup();
         let lists = moved_from.iter().map(|from| {
@@ -173,7 +173,7 @@ mod tests {
         });
         let batches = vec![
             MoveBatch {
-                splits: split_slots.iter().map(|cut| split(*cut)).collect(),
+                splits: split_slots.iter().map(|slot| split(*slot)).collect(),
                 ..MoveBatch::default()
             },
             MoveBatch {
@@ -212,20 +212,20 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_cut_and_moved_and_leaders_tell_its_sizes() {
+    fn a_table_is_split_and_moved_and_leaders_report_its_sizes() {
         for seed in 0..20 {
             let mut world = carts_on(5, seed);
             let plan = plan(&world, &[1000, 2000, 3000, 12_000], &[2000, 12_000]);
             let wanted: Vec<_> = plan.batches[1].lists.iter().map(|one| one.new[0]).collect();
             let made = submit(&mut world, plan);
-            world.go_on_for_s(120);
+            world.run_for_s(120);
             let report = &world.ops[made].report;
             let is_done = matches!(report, Some(Report::Done { .. }));
             assert!(is_done, "seed {seed}: {report:?}");
             let asked = world.submit(Request::Survey {
                 tables: [carts()].into(),
             });
-            world.go_on_for_s(20);
+            world.run_for_s(20);
             let model = world.store.current();
             let groups = model.wanted_groups(&carts());
             let lowers: Vec<&Bound> = groups
@@ -248,25 +248,25 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plan_waits_for_is_told_partition_by_partition() {
+    fn the_status_of_a_plan_counts_the_partitions_it_waits_for() {
         let mut world = carts_on(5, 3);
         let plan = plan(&world, &[1000], &[1000, 8000]);
         let moved = plan.batches[1].clone();
         let gone: Vec<NodeId> = moved.lists[0].old[1..].to_vec();
         submit(&mut world, plan);
-        let mut cuts_seen = BTreeSet::new();
+        let mut splits_seen = BTreeSet::new();
         for _ in 0..600 {
             let soon = world.now + 100 * MS;
-            world.go_on_until(soon);
+            world.run_until(soon);
             let Some(status) = plan_status(&world, 0) else {
                 continue;
             };
-            cuts_seen.insert(status.splits_left);
+            splits_seen.insert(status.splits_left);
             if status.done == 1 && status.live_partitions > 0 {
                 break;
             }
         }
-        assert_eq!(cuts_seen, [0, 1].into());
+        assert_eq!(splits_seen, [0, 1].into());
         let before = plan_status(&world, 0).unwrap();
         assert_eq!(
             (before.live_partitions, before.live_without_majority),
@@ -281,18 +281,18 @@ mod tests {
             })
             .collect();
         hosts.iter().for_each(|host| world.kill(*host));
-        world.go_on_for_s(20);
+        world.run_for_s(20);
         let after = plan_status(&world, 0).unwrap();
         assert!(after.live_without_majority > 0, "{hosts:?} {after:?}");
         hosts.iter().for_each(|host| world.start(*host));
-        world.go_on_for_s(120);
+        world.run_for_s(120);
         assert_eq!(plan_status(&world, 0), None);
         assert_eq!(world.unsettled_live(), None);
         assert_eq!(world.checks.violation, None);
     }
 
     #[test]
-    fn cuts_that_wait_for_nodes_that_are_down_name_them() {
+    fn splits_name_the_down_nodes_they_wait_for() {
         let mut world = carts_on(5, 3);
         let holders = holding_slot(&world, 1000);
         // Two of three replicas of the partition to split, and not the coordinator.
@@ -308,14 +308,14 @@ mod tests {
             .map(|host| world.hosts[*host].name.to_string())
             .collect();
         hosts.iter().for_each(|host| world.kill(*host));
-        world.go_on_for_s(20);
+        world.run_for_s(20);
         let plan = plan(&world, &[1000], &[]);
         submit(&mut world, plan);
-        world.go_on_for_s(20);
+        world.run_for_s(20);
         let status = plan_status(&world, 0).unwrap();
         assert_eq!((status.splits_left, status.waits_for), (1, names));
         hosts.iter().for_each(|host| world.start(*host));
-        world.go_on_for_s(120);
+        world.run_for_s(120);
         assert_eq!(plan_status(&world, 0), None);
         assert_eq!(world.checks.violation, None);
     }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_cuts_what_cannot_be_is_refused_before_it_begins() {
+    fn a_plan_with_impossible_splits_is_refused_before_it_begins() {
         let mut world = carts_on(3, 1);
         let mut refused = |split: SplitChange| {
             let made = submit(
@@ -345,7 +345,7 @@ mod tests {
                     copies: BTreeMap::new(),
                 },
             );
-            world.go_on_for_s(20);
+            world.run_for_s(20);
             match &world.ops[made].report {
                 Some(Report::Refused(words)) => words.clone(),
                 other => panic!("{other:?}"),
@@ -356,10 +356,10 @@ mod tests {
             at: Bound::Key(b"k".to_vec()),
         };
         assert!(refused(by_key).contains("it is split at a slot"));
-        let nobodys = SplitChange {
+        let of_other_table = SplitChange {
             table: TableName::new("other").unwrap(),
             at: Bound::Slot(5),
         };
-        assert!(refused(nobodys).contains("table other, which is not what it is for"));
+        assert!(refused(of_other_table).contains("table other, which is not what it is for"));
     }
 }

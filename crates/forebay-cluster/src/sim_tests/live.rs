@@ -36,7 +36,7 @@ pub struct SimReplica {
     pub is_damaged: bool,
     /// The newest load that it has added.
     pub loaded: u64,
-    /// It waits for the run of a load that will not arrive.
+    /// It waits for the run of a load, which will not arrive.
     pub has_missed: bool,
     /// For a replica from a split: the revision that names it first.
     pub planned_in: u64,
@@ -104,7 +104,7 @@ impl World {
             orders.any(|order| (order.group, order.peer) == *place)
         };
         if let Some(place) = gone.iter().find(|place| is_ordered(place)) {
-            return self.fail(format!("{place:?} is to go, and is ordered"));
+            return self.fail(format!("{place:?} is ordered and to be removed at once"));
         }
         self.note_head(by, !replicas.is_empty());
         if let Some(process) = self.process(by) {
@@ -449,7 +449,7 @@ impl World {
             let on_disk = self.hosts[by.host].disk.replicas.get(&place);
             let is_unhealthy = on_disk.is_some_and(|replica| replica.is_unhealthy);
             let problem = match on_disk {
-                None if self.comes_of_a_split(by.host, order, orders) => continue,
+                None if self.awaits_split(by.host, order, orders) => continue,
                 None => Some(ReplicaProblem::Forgot),
                 Some(replica) if replica.is_damaged => Some(ReplicaProblem::Damaged),
                 Some(replica) if replica.has_missed => Some(ReplicaProblem::Missed),

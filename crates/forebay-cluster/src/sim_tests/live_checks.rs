@@ -38,7 +38,7 @@ impl World {
         if is_named && is_voter && has_run && !is_unhealthy && self.remembers(group, peer) {
             let name = &self.hosts[host].name;
             self.fail(format!(
-                "{name} removes peer {peer} of group {group}, which votes"
+                "{name} removes peer {peer} of group {group}, a voter"
             ));
         }
     }
@@ -51,7 +51,7 @@ impl World {
         };
         if is_majority(before) && !is_majority(&after) {
             self.fail(format!(
-                "group {group} has no majority by a change: {before:?} became {after:?}"
+                "a change leaves group {group} without a majority: {before:?} to {after:?}"
             ));
         }
     }
@@ -135,7 +135,7 @@ impl World {
                 // By the next moment the leader may have continued.
                 if on != wanted && members.voters.len() == wanted.len() {
                     return Some(format!(
-                        "the plan's lists change, and group {} is on {on:?}, not on {wanted:?}",
+                        "the plan's lists change while group {} is on {on:?} instead of {wanted:?}",
                         group.group
                     ));
                 }
@@ -157,9 +157,7 @@ impl World {
                 let id = group.group;
                 if group.split.is_some() {
                     let there = self.live.groups.get(&id);
-                    return Some(format!(
-                        "{group:?} of {table} is still to be cut: {there:?}"
-                    ));
+                    return Some(format!("{group:?} of {table} is not split yet: {there:?}"));
                 }
                 let is_made = |node: &NodeId| {
                     let mut peers = group.peers.iter();
@@ -167,7 +165,7 @@ impl World {
                 };
                 if group.peers.len() != wanted.len() || !wanted.iter().all(is_made) {
                     return Some(format!(
-                        "group {id} of {table} has {:?}, and is to be on {wanted:?}; it is {:?}",
+                        "group {id} of {table} has {:?} instead of {wanted:?}; it is {:?}",
                         group.peers,
                         self.live.groups.get(&id)
                     ));
@@ -179,7 +177,7 @@ impl World {
                 let voters: BTreeSet<PeerId> = there.members.voters.iter().copied().collect();
                 if voters != peers || !there.members.learners.is_empty() {
                     return Some(format!(
-                        "group {id} of {table} is {:?}, and is to be {peers:?}",
+                        "group {id} of {table} is {:?} instead of {peers:?}",
                         there.members
                     ));
                 }
@@ -214,7 +212,7 @@ fn uneven(model: &Model) -> Option<String> {
         let ends = all.last().is_none_or(|last| last.bounds.upper.is_none());
         if ids.len() < all.len() || !ends || !all.windows(2).all(is_next) {
             return Some(format!(
-                "the partitions of {table} do not lie side by side: {all:?}"
+                "the partitions of {table} are not adjacent: {all:?}"
             ));
         }
     }

@@ -148,7 +148,7 @@ impl World {
             };
             if let Some(group) = wrong {
                 return Some(format!(
-                    "load {} became {:?}, and group {} is otherwise",
+                    "load {} became {:?}, but group {} did not",
                     load.number, load.stage, group.group
                 ));
             }

@@ -42,12 +42,12 @@ fn run(seed: u64, bug: Option<Bug>) -> Outcome {
         world.settings.replace_after = Some(Duration::from_secs(seconds));
     }
     world.build(&setup);
-    world.go_on_for_s(8);
+    world.run_for_s(8);
     for _ in 0..2 {
         let request = make(&mut world);
         world.submit(request);
     }
-    world.go_on_for_s(5);
+    world.run_for_s(5);
     let end = world.now + setup.stormy_s * SECOND;
     if !world.is_faultless {
         world.is_stormy = true;
@@ -55,7 +55,7 @@ fn run(seed: u64, bug: Option<Bug>) -> Outcome {
         next_fault(&mut world, end);
     }
     next_request(&mut world, end);
-    world.go_on_for_s(setup.stormy_s);
+    world.run_for_s(setup.stormy_s);
     world.calm_down();
     plant(None);
     world.outcome()
@@ -106,7 +106,7 @@ fn next_request(world: &mut World, end: u64) {
                 tables: [table].into(),
             },
             13.. => insert_plan(world).unwrap_or_else(|| make(world)),
-            10.. => cut(world),
+            10.. => random_split(world),
             0..3 => make(world),
             3 => Request::Drop { table },
             4 => match world.ops.last() {
@@ -146,7 +146,7 @@ pub fn load(world: &mut World, table: TableName) -> Request {
     Request::Load { table, load }
 }
 
-fn cut(world: &mut World) -> Request {
+fn random_split(world: &mut World) -> Request {
     let model = world.store.current().clone();
     let tables: Vec<_> = model.live_tables().map(|(name, _)| name.clone()).collect();
     let Some(table) = tables.get(world.rng.below(tables.len().max(1) as u64) as usize) else {
@@ -254,7 +254,7 @@ fn the_same_seed_twice_is_the_same_run_of_live_tables() {
 }
 
 #[test]
-fn all_holds_of_live_tables_with_every_seed() {
+fn all_invariants_of_live_tables_hold_for_every_seed() {
     all_hold(SEEDS, |seed| {
         let outcome = run(seed, None);
         (outcome.violation, outcome.counts)
@@ -262,7 +262,7 @@ fn all_holds_of_live_tables_with_every_seed() {
 }
 
 #[test]
-fn a_peer_that_forgot_and_comes_back_as_itself_is_found() {
+fn a_peer_reused_after_it_forgot_is_found() {
     let found = (0..FOUND_WITHIN)
         .find_map(|seed| Some((seed, run(seed, Some(Bug::ReusesAPeer)).violation?)));
     println!("{found:?}");
@@ -271,7 +271,7 @@ fn a_peer_that_forgot_and_comes_back_as_itself_is_found() {
 }
 
 #[test]
-fn a_live_table_is_on_as_many_nodes_as_it_wants() {
+fn a_live_table_has_the_requested_number_of_replicas() {
     let mut world = super::matrix::quiet_cluster(World::new(3), 3, 0);
     let request = |name: &str, replicas| Request::MakeLive {
         table: TableName::new(name).unwrap(),
@@ -290,7 +290,7 @@ fn a_live_table_is_on_as_many_nodes_as_it_wants() {
         .iter()
         .map(|(name, replicas)| {
             let at = world.submit(request(name, *replicas));
-            world.go_on_for_s(10);
+            world.run_for_s(10);
             at
         })
         .collect();
@@ -318,13 +318,13 @@ fn a_live_table_is_on_as_many_nodes_as_it_wants() {
         tables: [table.clone()].into(),
         options: crate::model::RolloutOptions::default(),
     });
-    world.go_on_for_s(10);
+    world.run_for_s(10);
     let report = &world.ops[swapped].report;
     assert!(
         matches!(report, Some(super::clients::Report::Refused(words)) if words.contains("live table"))
     );
     world.submit(Request::Drop { table });
-    world.go_on_for_s(10);
+    world.run_for_s(10);
     assert!(world.hosts.iter().all(|host| host.disk.replicas.is_empty()));
     assert_eq!(world.checks.violation, None);
 }
@@ -342,7 +342,7 @@ pub fn carts_on(nodes: usize, seed: u64) -> World {
         lowers: vec![Bound::Slot(0), Bound::Slot(8000)],
         replicas: Some(3),
     });
-    world.go_on_for_s(20);
+    world.run_for_s(20);
     world
 }
 
@@ -355,11 +355,11 @@ pub fn status(world: &World) -> LiveStatus {
 }
 
 #[test]
-fn who_met_damage_is_replaced_once_its_group_has_a_majority_without_it() {
+fn an_unhealthy_replica_is_replaced_once_its_group_has_a_majority_without_it() {
     for seed in 0..10 {
         let mut world = carts(seed);
         let first = world.hosts[0].name.to_string();
-        let fall_ill = |world: &mut World| {
+        let mark_unhealthy = |world: &mut World| {
             let replicas = world.hosts[0].disk.replicas.values_mut();
             replicas.for_each(|replica| replica.is_unhealthy = true);
         };
@@ -372,10 +372,10 @@ fn who_met_damage_is_replaced_once_its_group_has_a_majority_without_it() {
         };
         let before = places(&world);
         world.kill(2);
-        world.go_on_for_s(15);
-        fall_ill(&mut world);
-        world.go_on_for_s(20);
-        assert_eq!(places(&world), before, "seed {seed}: it is needed");
+        world.run_for_s(15);
+        mark_unhealthy(&mut world);
+        world.run_for_s(20);
+        assert_eq!(places(&world), before, "seed {seed}: the replica is needed");
         assert_eq!(
             of_table(&world).unhealthy,
             [(first, 2)].into(),
@@ -383,7 +383,7 @@ fn who_met_damage_is_replaced_once_its_group_has_a_majority_without_it() {
         );
         assert_eq!(of_table(&world).led, 2, "seed {seed}");
         world.start(2);
-        world.go_on_for_s(60);
+        world.run_for_s(60);
         assert!(places(&world).iter().all(|place| !before.contains(place)));
         assert_eq!(world.unsettled_live(), None, "seed {seed}");
         assert_eq!(of_table(&world).unhealthy, [].into(), "seed {seed}");
@@ -392,7 +392,7 @@ fn who_met_damage_is_replaced_once_its_group_has_a_majority_without_it() {
 }
 
 #[test]
-fn a_group_whose_voters_are_down_is_told() {
+fn a_group_whose_voters_are_down_is_reported() {
     let mut world = carts(5);
     let before = status(&world);
     assert_eq!((before.partitions, before.problems()), (2, Vec::new()));
@@ -403,7 +403,7 @@ fn a_group_whose_voters_are_down_is_told() {
         (2, 2)
     );
     world.kill(2);
-    world.go_on_for_s(15);
+    world.run_for_s(15);
     let unreachable = status(&world);
     let name = world.hosts[2].name.to_string();
     assert_eq!(
@@ -417,7 +417,7 @@ fn a_group_whose_voters_are_down_is_told() {
             .any(|problem| problem.contains("without an answer to their leaders"))
     );
     world.kill(1);
-    world.go_on_for_s(15);
+    world.run_for_s(15);
     let after = status(&world);
     let counts = [&after.without_majority, &after.without_leader].map(|some| some.count);
     assert_eq!(counts, [2, 2], "{after:?}");
@@ -432,7 +432,7 @@ fn a_group_whose_voters_are_down_is_told() {
         "{first}"
     );
     (1..3).for_each(|host| world.start(host));
-    world.go_on_for_s(30);
+    world.run_for_s(30);
     assert_eq!(status(&world), before);
     assert_eq!(world.checks.violation, None);
 }

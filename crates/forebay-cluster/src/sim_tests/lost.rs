@@ -28,49 +28,49 @@ fn holds(world: &World, host: usize) -> bool {
 }
 
 #[test]
-fn what_a_node_held_that_stays_away_comes_to_others() {
+fn the_data_of_a_lost_node_is_copied_to_others() {
     let mut world = cluster(60);
     world.kill(3);
-    world.go_on_for_s(50);
-    assert!(holds(&world, 3), "it may come back yet");
-    world.go_on_for_s(90);
+    world.run_for_s(50);
+    assert!(holds(&world, 3), "the node may still return");
+    world.run_for_s(90);
     assert!(!holds(&world, 3), "{:?}", world.checks.violation);
     let work = &world.store.current().work;
     assert_eq!(work.rebalances.last().unwrap().stage, MoveStage::Done);
     assert!(work.drained.contains(&number(&world, 3)));
     world.start(3);
-    world.go_on_for_s(60);
-    assert!(!holds(&world, 3), "nobody has added it");
+    world.run_for_s(60);
+    assert!(!holds(&world, 3), "no operator has added it again");
     assert_eq!(world.checks.violation, None);
 }
 
 #[test]
-fn of_two_nodes_that_are_away_nothing_is_copied() {
+fn nothing_is_copied_while_two_nodes_are_lost() {
     let mut world = cluster(30);
     world.kill(3);
     world.kill(4);
-    world.go_on_for_s(120);
+    world.run_for_s(120);
     assert!(holds(&world, 3) && holds(&world, 4));
     assert!(world.store.current().work.rebalances.is_empty());
     world.start(4);
-    world.go_on_for_s(60);
-    assert!(!holds(&world, 3), "one alone is replaced");
+    world.run_for_s(60);
+    assert!(!holds(&world, 3), "a single lost node is replaced");
     assert_eq!(world.checks.violation, None);
 }
 
 #[test]
-fn a_node_that_is_paused_is_waited_for() {
+fn a_paused_node_is_not_replaced_before_its_pause_ends() {
     let mut world = cluster(30);
     let node = world.hosts[3].name.clone();
     world.submit(Request::Pause {
         node,
         for_ms: 100_000,
     });
-    world.go_on_for_s(5);
+    world.run_for_s(5);
     world.kill(3);
-    world.go_on_for_s(80);
+    world.run_for_s(80);
     assert!(holds(&world, 3));
-    world.go_on_for_s(60);
+    world.run_for_s(60);
     assert!(!holds(&world, 3), "the pause is over");
     assert_eq!(world.checks.violation, None);
 }
@@ -79,25 +79,25 @@ fn a_node_that_is_paused_is_waited_for() {
 fn a_rollback_does_not_wait_for_ranges_whose_nodes_are_all_down() {
     let mut world = quiet_cluster(World::new(8), 5, 0);
     let pushed = world.submit(push(2));
-    world.go_on_for_s(15);
+    world.run_for_s(15);
     assert!(matches!(
         world.ops[pushed].report,
         Some(Report::Done { .. })
     ));
     (2..5).for_each(|host| world.kill(host));
-    world.go_on_for_s(1);
+    world.run_for_s(1);
     let taken_back = world.submit(Request::Rollback {
         tables: [table(0).0].into(),
         options: RolloutOptions::default(),
     });
-    world.go_on_for_s(45);
+    world.run_for_s(45);
     let report = &world.ops[taken_back].report;
     assert!(matches!(report, Some(Report::Done { .. })), "{report:?}");
     let serving = |world: &World| world.store.current().table(&table(0).0).unwrap().serving;
     assert_eq!(serving(&world), Some(1));
     // Nodes that return answer from the versions that serve then.
     (2..5).for_each(|host| world.start(host));
-    world.go_on_for_s(30);
+    world.run_for_s(30);
     let active = |host: usize| world.hosts[host].process.as_ref().unwrap().active.clone();
     assert!((2..5).all(|host| active(host)[&table(0).0].version == 1));
     assert_eq!(world.checks.violation, None);

@@ -14,7 +14,7 @@ use crate::model::{Phase, RolloutOptions};
 use crate::request::{Request, SwapTo};
 
 const NODES: usize = 5;
-/// Longer than a new coordinator takes to exclude a node.
+/// Longer than a new coordinator needs to exclude a node.
 const DEAD_S: u64 = 90;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,9 +74,9 @@ pub fn quiet_cluster(mut world: World, nodes: usize, coordinator: usize) -> Worl
         (host.cut_off_ms, host.drift, host.unix_offset_ms) = (None, 0, 0);
     }
     world.start(coordinator);
-    world.go_on_for_s(8);
+    world.run_for_s(8);
     let first = world.submit(push(1));
-    world.go_on_for_s(15);
+    world.run_for_s(15);
     let is_done = matches!(world.ops[first].report, Some(Report::Done { .. }));
     assert!(
         is_done,
@@ -94,7 +94,7 @@ fn coordinator(world: &World) -> Option<usize> {
     world.hosts.iter().position(is_it)
 }
 
-fn strike(world: &mut World, fault: Fault, node: usize, pushed: usize) {
+fn inject(world: &mut World, fault: Fault, node: usize, pushed: usize) {
     match fault {
         Fault::NodeDead => {
             world.kill(node);
@@ -181,7 +181,7 @@ fn expected(
             let is_refused = is_answered || moment != Moment::Preparing;
             (
                 done_without && is_refused,
-                "done, and the other push refused",
+                "done, with the other push refused",
             )
         }
     };
@@ -207,12 +207,12 @@ fn case(moment: Moment, fault: Fault, node: usize) -> Result<(), String> {
         for host in &mut world.hosts {
             host.trouble = Trouble::default();
         }
-        strike(world, fault, node, pushed);
+        inject(world, fault, node, pushed);
     };
     world.hook = Some((moment, Box::new(strikes)));
     world.submit(push(2));
-    world.go_on_for_s(DEAD_S - 5);
-    let is_struck = world.hook.is_none();
+    world.run_for_s(DEAD_S - 5);
+    let is_injected = world.hook.is_none();
     let reported = world.ops[pushed].report.clone();
     let other = world.ops.get(pushed + 1).and_then(|op| op.report.clone());
     world.calm_down();
@@ -223,9 +223,9 @@ fn case(moment: Moment, fault: Fault, node: usize) -> Result<(), String> {
     if let Some(problem) = problem {
         return Err(format!("{place}: {problem}"));
     }
-    let (Some(reported), Some(id), true) = (reported, id, is_struck) else {
+    let (Some(reported), Some(id), true) = (reported, id, is_injected) else {
         return Err(format!(
-            "{place}: no report in time, or no fault ({is_struck})"
+            "{place}: no report in time, or no fault ({is_injected})"
         ));
     };
     let parity = NodeId(match fault {
@@ -233,11 +233,11 @@ fn case(moment: Moment, fault: Fault, node: usize) -> Result<(), String> {
         _ => id.0,
     });
     expected(moment, fault, parity, &reported, other.as_ref())
-        .map_err(|should| format!("{place}: {reported:?}, {other:?}; it should be {should}"))
+        .map_err(|should| format!("{place}: {reported:?}, {other:?}; expected: {should}"))
 }
 
 #[test]
-fn every_fault_at_every_moment_of_a_push_has_its_outcome() {
+fn every_fault_at_every_moment_of_a_push_has_the_expected_outcome() {
     let mut wrong = Vec::new();
     for moment in MOMENTS {
         for fault in FAULTS {
@@ -249,13 +249,13 @@ fn every_fault_at_every_moment_of_a_push_has_its_outcome() {
 
 /// A cluster of three nodes keeps working without any one of them.
 #[test]
-fn three_nodes_go_on_without_one() {
+fn three_nodes_keep_working_without_one() {
     for dead in 0..3 {
         for first in 0..3 {
             let mut world = quiet_cluster(World::new(dead as u64), 3, first);
             world.kill(dead);
             let pushed = world.submit(push(2));
-            world.go_on_for_s(75);
+            world.run_for_s(75);
             let excluded = match &world.ops[pushed].report {
                 Some(Report::Done { excluded }) => excluded.len(),
                 other => panic!("{other:?}"),
@@ -263,7 +263,7 @@ fn three_nodes_go_on_without_one() {
             assert_eq!(excluded, 1);
             for _ in 0..20 {
                 world.gather((dead + 1) % 3);
-                world.go_on_for_s(1);
+                world.run_for_s(1);
             }
             let counts = &world.counts;
             assert!(counts["gathered"] >= 20, "{counts:?}");
@@ -281,7 +281,7 @@ fn three_nodes_go_on_without_one() {
 fn a_rollback_commits_while_a_push_prepares() {
     let mut world = quiet_cluster(World::new(1), 3, 0);
     let second = world.submit(push(2));
-    world.go_on_for_s(15);
+    world.run_for_s(15);
     assert!(matches!(
         world.ops[second].report,
         Some(Report::Done { .. })
@@ -290,12 +290,12 @@ fn a_rollback_commits_while_a_push_prepares() {
         host.trouble.is_stuck = true;
     }
     let third = world.submit(push(3));
-    world.go_on_for_s(5);
+    world.run_for_s(5);
     let rollback = world.submit(Request::Rollback {
         tables: BTreeSet::from([table(0).0]),
         options: RolloutOptions::default(),
     });
-    world.go_on_for_s(8);
+    world.run_for_s(8);
     let report = |at: usize| world.ops[at].report.clone();
     assert!(
         matches!(report(rollback), Some(Report::Done { .. })),
@@ -313,8 +313,38 @@ fn a_rollback_commits_while_a_push_prepares() {
 }
 
 #[test]
-fn answers_from_what_was_replaced_are_found() {
+fn answers_from_a_replaced_version_are_found() {
     plant(Some(Bug::AnswersFromOld));
     let found = case(Moment::Preparing, Fault::NodeCutOff, 2);
     assert!(found.is_err_and(|found| found.contains("is answered")));
+}
+
+fn serves(world: &World, host: usize) -> bool {
+    let process = world.hosts[host].process.as_ref();
+    process.is_some_and(|process| !process.active.is_empty())
+}
+
+/// In a store that allows reads but no writes, no node coordinates.
+#[test]
+fn nodes_that_start_with_a_read_only_store_serve_their_data() {
+    let mut world = quiet_cluster(World::new(21), 3, 0);
+    world.kill(2);
+    // The others detect that it is down.
+    world.run_for_s(30);
+    (0..2).for_each(|host| world.kill(host));
+    world.store.is_read_only = true;
+    world.run_for_s(5);
+    (0..3).for_each(|host| world.start(host));
+    world.run_for_s(20);
+    assert!(
+        (0..3).all(|host| !serves(&world, host)),
+        "another node may still coordinate"
+    );
+    world.run_for_s(20);
+    assert!((0..3).all(|host| serves(&world, host)));
+    world.store.is_read_only = false;
+    world.run_for_s(30);
+    let model = world.store.current();
+    assert!(model.all_nodes().all(|node| node.is_up()));
+    assert_eq!(world.checks.violation, None);
 }

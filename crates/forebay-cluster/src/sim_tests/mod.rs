@@ -21,12 +21,10 @@ mod live_losses;
 mod live_runs;
 mod lost;
 mod matrix;
-mod moving_checks;
 mod net;
 mod offered;
 mod placed;
 mod plans;
-mod read_only;
 mod reads;
 mod runs;
 mod shell;
@@ -80,10 +78,10 @@ pub fn run(seed: u64, bug: Option<Bug>, wrong: PlantedDefects) -> Outcome {
         world.settings.replace_after = Some(Duration::from_secs(seconds));
     }
     world.build(&setup);
-    world.go_on_for_s(3);
+    world.run_for_s(3);
     faults::schedule(&mut world, &setup);
     clients::schedule(&mut world, setup.stormy_s);
-    world.go_on_for_s(setup.stormy_s);
+    world.run_for_s(setup.stormy_s);
     world.calm_down();
     world.outcome()
 }

@@ -28,7 +28,7 @@ struct PendingBeat {
 
 impl SimNet {
     /// Returns the life of the process whose heartbeat waits for this answer.
-    pub fn who_asked(&self, token: u64) -> Option<u64> {
+    pub fn asking_life(&self, token: u64) -> Option<u64> {
         self.asked.get(&token).map(|asked| asked.by.life)
     }
 }
@@ -57,7 +57,7 @@ impl World {
         let timeout = self.timing.heartbeat_lost().as_micros() as u64;
         self.after(timeout, move |world| world.beat_lost(by, seq));
         let Some(target) = self.hosts.iter().position(|host| host.peer == *to) else {
-            return self.fail(format!("a heartbeat to {to}, where nobody is"));
+            return self.fail(format!("a heartbeat to {to}, which is no node"));
         };
         let copies = 1 + u64::from(self.rng.chance(self.net.doubles));
         for _ in 0..copies {
@@ -91,14 +91,12 @@ impl World {
         let who = (beat.who.name.clone(), beat.who.incarnation);
         let before = self.received_incarnation(target, &who.0);
         self.notify(life, NodeEvent::Beat { token, beat });
-        // Of two processes that have ended, the coordinator may have heard from the later one.
+        // Of two processes that have ended, the later one may have reported to the coordinator.
         let before = before.and_then(|incarnation| self.checks.lives.get(&incarnation));
         let is_late = before.is_some_and(|life| *life > by.life);
         if is_late && self.received_incarnation(target, &who.0) == Some(who.1) {
             let name = who.0;
-            self.fail(format!(
-                "{name} is known by a heartbeat of a process that has ended"
-            ));
+            self.fail(format!("a heartbeat of an ended process of {name} counts"));
         }
     }
 
@@ -125,7 +123,7 @@ impl World {
         });
     }
 
-    /// Returns the process of a node from which a coordinator last heard.
+    /// Returns the process of a node whose heartbeat a coordinator received last.
     fn received_incarnation(&self, at: usize, name: &NodeName) -> Option<u64> {
         let process = self.hosts[at].process.as_ref()?;
         let coordinator = process.node.coordinator()?;

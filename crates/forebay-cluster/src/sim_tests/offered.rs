@@ -8,7 +8,7 @@ use crate::ids::NodeId;
 
 const NODES: usize = 5;
 const SEEDS: u64 = 20;
-/// The time to detect silence, offer the lease, and take it.
+/// The time to detect unreachable nodes, offer the lease, and take it.
 const TAKEN_WITHIN_S: u64 = 15;
 
 fn cluster(seed: u64) -> World {
@@ -23,7 +23,7 @@ fn coordinators(world: &World) -> Vec<usize> {
     (0..NODES).filter(is_it).collect()
 }
 
-/// Returns the nodes that a coordinator takes to be silent.
+/// Returns the nodes that a coordinator considers unreachable.
 fn suspects(world: &World, coordinator: usize) -> BTreeSet<NodeId> {
     let process = world.hosts[coordinator].process.as_ref().unwrap();
     process.node.coordinator().unwrap().suspects().clone()
@@ -36,7 +36,7 @@ fn ids(world: &World, hosts: &[usize]) -> BTreeSet<NodeId> {
 }
 
 /// Cuts these nodes off from the others; all reach the store.
-fn cut_apart(world: &mut World, few: &[usize]) {
+fn isolate_group(world: &mut World, few: &[usize]) {
     let others = (0..NODES).filter(|at| !few.contains(at));
     for other in others {
         for at in few {
@@ -51,43 +51,51 @@ fn terms(world: &World, at: usize) -> u64 {
 }
 
 #[test]
-fn a_node_among_the_many_takes_the_seat() {
+fn a_node_of_the_majority_takes_the_lease() {
     for seed in 0..SEEDS {
         let mut world = cluster(seed);
         let few: &[usize] = if seed % 2 == 0 { &[0, 3] } else { &[0] };
-        cut_apart(&mut world, few);
-        world.go_on_for_s(TAKEN_WITHIN_S);
+        isolate_group(&mut world, few);
+        world.run_for_s(TAKEN_WITHIN_S);
         let now = coordinators(&world);
         assert!(
             now.len() == 1 && !few.contains(&now[0]),
             "seed {seed}: {now:?}"
         );
         assert_eq!(suspects(&world, now[0]), ids(&world, few), "seed {seed}");
-        world.go_on_for_s(60);
-        assert_eq!(coordinators(&world), now, "seed {seed}: it stays");
+        world.run_for_s(60);
+        assert_eq!(
+            coordinators(&world),
+            now,
+            "seed {seed}: the coordinator stays"
+        );
         world.heal();
-        world.go_on_for_s(20);
-        assert_eq!(coordinators(&world), now, "seed {seed}: it stays");
+        world.run_for_s(20);
+        assert_eq!(
+            coordinators(&world),
+            now,
+            "seed {seed}: the coordinator stays"
+        );
         assert!(suspects(&world, now[0]).is_empty(), "seed {seed}");
         assert_eq!(world.checks.violation, None, "seed {seed}");
     }
 }
 
 #[test]
-fn it_goes_on_where_most_nodes_are_dead() {
+fn the_coordinator_stays_if_most_nodes_are_dead() {
     for seed in 0..SEEDS {
         let mut world = cluster(seed);
         (2..NODES).for_each(|at| world.kill(at));
-        world.go_on_for_s(60);
+        world.run_for_s(60);
         // In a small cluster, a node that starts knows no others at first.
         world.kill(1);
         world.start(1);
-        world.go_on_for_s(30);
+        world.run_for_s(30);
         assert_eq!(coordinators(&world), [0], "seed {seed}");
         let lease = world.store.lease.as_ref().map(|(lease, _)| lease.offered);
         assert_eq!((terms(&world, 0), lease), (1, Some(true)), "seed {seed}");
         (2..NODES).for_each(|at| world.start(at));
-        world.go_on_for_s(30);
+        world.run_for_s(30);
         assert_eq!(coordinators(&world), [0], "seed {seed}");
         let lease = world.store.lease.as_ref().map(|(lease, _)| lease.offered);
         assert_eq!((terms(&world, 0), lease), (1, Some(false)), "seed {seed}");
@@ -96,14 +104,14 @@ fn it_goes_on_where_most_nodes_are_dead() {
 }
 
 #[test]
-fn a_coordinator_that_was_stopped_for_a_moment_offers_nothing() {
+fn a_briefly_stopped_coordinator_does_not_offer_its_lease() {
     for seed in 0..SEEDS {
         let mut world = cluster(seed);
         world.pause(0);
-        world.go_on_for_s(5);
+        world.run_for_s(5);
         world.resume(0);
         for _ in 0..50 {
-            world.go_on_for_s(1);
+            world.run_for_s(1);
             let lease = world.store.lease.as_ref();
             assert!(
                 lease.is_some_and(|(lease, _)| !lease.offered),

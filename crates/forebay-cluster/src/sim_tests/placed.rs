@@ -47,7 +47,7 @@ pub mod tests {
             lowers: (0..12).map(|at| Bound::Slot(at * 1300)).collect(),
             replicas: Some(3),
         });
-        world.go_on_for_s(40);
+        world.run_for_s(40);
         world
     }
 
@@ -56,7 +56,7 @@ pub mod tests {
         let asked = world.submit(Request::Survey {
             tables: [carts, wide()].into(),
         });
-        world.go_on_for_s(20);
+        world.run_for_s(20);
         let model = world.store.current();
         match &model.work.answers[&world.ops[asked].id].outcome {
             Outcome::Survey(survey) => survey.clone(),
@@ -84,7 +84,7 @@ pub mod tests {
     }
 
     #[test]
-    fn leaders_and_replicas_go_where_the_load_wants_them() {
+    fn leaders_and_replicas_move_as_the_load_requires() {
         let mut moved = 0;
         for seed in 0..10 {
             let mut world = two_tables(seed);
@@ -94,7 +94,7 @@ pub mod tests {
             moved += made.placed.handed_over + made.placed.copies;
             let plan = Box::new(made.proposal.plan);
             world.submit(Request::Rebalance { plan });
-            world.go_on_for_s(120);
+            world.run_for_s(120);
             assert_eq!(world.unsettled_live(), None, "seed {seed}");
             assert_eq!(world.checks.violation, None, "seed {seed}");
             let wanted: BTreeSet<_> = made.partitions.iter().map(|one| &one.after[..]).collect();

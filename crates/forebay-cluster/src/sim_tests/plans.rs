@@ -1,4 +1,5 @@
-//! Plans of operators: by the planner, or any that keep the rules.
+//! Plans of operators: by the planner, or any that keep the rules. Checks that no node routes to a
+//! node that lacks the data while a plan is carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +7,16 @@ use forebay_engine::Bounds;
 use forebay_plan::placement::load_plan::LoadLimits;
 
 use super::engine::summary;
-use super::world::{World, table};
+use super::world::{Life, World, table};
 use crate::ids::NodeId;
 use crate::measures::reads::{BatchReads, NodeReads};
 use crate::measures::traffic::{ReplicaTraffic, TrafficWindow};
-use crate::model::{ListChange, Model, MoveBatch, MovePlan, PlanGoal, Survey};
-use crate::planning::{KnownLoad, PlaceByLoad, Summaries, holders, propose, propose_place_reads};
+use crate::model::{
+    ListChange, Model, MoveBatch, MovePlan, MoveStage, PlanGoal, Survey, TableEntry,
+};
+use crate::planning::{
+    KnownLoad, PlaceByLoad, Summaries, holders, propose, propose_place_reads, ranges,
+};
 use crate::request::Request;
 
 /// Draws a plan from an operator's current view.
@@ -158,4 +163,52 @@ pub fn other_list(world: &mut World, old: &[NodeId], allowed: &[NodeId]) -> Vec<
         }
     }
     list
+}
+
+impl World {
+    /// Checks that a batch's lists change only when all of their new nodes have the data. Old nodes
+    /// give it up only when all nodes know the lists.
+    pub fn check_moving(&self, by: Life, before: &Model, after: &Model) -> Option<String> {
+        let was = before.work.moving()?;
+        let mut plans = after.work.rebalances.iter();
+        let is = plans.find(|is| is.request == was.request)?;
+        match was.stage {
+            MoveStage::Copying { since } if matches!(is.stage, MoveStage::Changed { .. }) => {
+                let holders = |model: &Model, at: &Bounds, table: &TableEntry| -> Vec<NodeId> {
+                    let ranges = model.layout_of(table).into_iter();
+                    let ranges = ranges.flat_map(|layout| layout.within(at));
+                    let lists = ranges.flat_map(|range| table.of_list(&range.list));
+                    lists.copied().collect()
+                };
+                for (name, table) in after.all_tables() {
+                    let old = before.table(name)?;
+                    for (range, at) in ranges(after, table) {
+                        let had = holders(before, &at, old);
+                        let new = table.of_list(&range.list).iter();
+                        for node in new.filter(|node| !had.contains(node)) {
+                            let report = self.last_report(by, after, *node);
+                            if report.is_none_or(|report| report.holds < since) {
+                                return Some(format!(
+                                    "node {node} gets a part of {name}, but did not report that it holds it"
+                                ));
+                            }
+                        }
+                    }
+                }
+                None
+            }
+            MoveStage::Changed { since } if !matches!(is.stage, MoveStage::Changed { .. }) => {
+                let mut up = after.all_nodes().filter(|node| node.is_up());
+                let late = up.find(|node| {
+                    let report = self.last_report(by, after, node.id);
+                    report.is_none_or(|report| report.revision < since)
+                })?;
+                Some(format!(
+                    "data that {} may ask for is given up before it knows",
+                    late.name
+                ))
+            }
+            _ => None,
+        }
+    }
 }

@@ -53,7 +53,7 @@ impl World {
         let fits = log.any(|(revision, serving)| *revision >= least && *serving == Some(version));
         (!fits).then(|| {
             format!(
-                "{name} answers version {version} of {table}, and revision {least} was reported: {:?}",
+                "{name} answers version {version} of {table} after revision {least} was reported: {:?}",
                 self.checks.log.get(table)
             )
         })
@@ -88,12 +88,12 @@ impl World {
                 read: Vec::new(),
                 is_second,
             };
-            self.go_on(gather, 0);
+            self.ask_next(gather, 0);
         }
     }
 
     /// Asks the replicas of the next place one after the other.
-    fn go_on(&mut self, mut gather: Gather, replica: usize) {
+    fn ask_next(&mut self, mut gather: Gather, replica: usize) {
         let by = gather.by;
         let Some((table, place)) = gather.places.last().cloned() else {
             return self.gathered(&gather);
@@ -124,7 +124,7 @@ impl World {
         let host = &self.hosts[target];
         let is_there = host.process.is_some() && !host.paused;
         let (true, (Some(there), Some(back))) = (is_there, path) else {
-            return self.after(300 * MS, move |world| world.go_on(gather, replica + 1));
+            return self.after(300 * MS, move |world| world.ask_next(gather, replica + 1));
         };
         self.after(there + back, move |world| {
             let process = world.hosts[target].process.as_ref();
@@ -133,7 +133,7 @@ impl World {
             if opened.is_some_and(|ranges| ranges.iter().any(|range| covers(range, &at))) {
                 gather.places.pop();
                 gather.read.push((table, version));
-                world.go_on(gather, 0);
+                world.ask_next(gather, 0);
             } else if !gather.is_second {
                 world.begin_gather(gather.by, true);
             } else {

@@ -18,7 +18,7 @@ fn the_same_seed_twice_is_the_same_run() {
 }
 
 #[test]
-fn all_holds_with_every_seed() {
+fn all_invariants_hold_for_every_seed() {
     all_hold(SEEDS, |seed| {
         let outcome = run(seed, None, PlantedDefects::default());
         (outcome.violation, outcome.counts)
@@ -31,7 +31,7 @@ const FOUND_WITHIN: u64 = 400;
 fn finds(bug: Option<Bug>, wrong: PlantedDefects) {
     let found = (0..FOUND_WITHIN).find_map(|seed| Some((seed, run(seed, bug, wrong).violation?)));
     println!("{bug:?} {wrong:?}: {found:?}");
-    assert!(found.is_some(), "nobody noticed {bug:?} {wrong:?}");
+    assert!(found.is_some(), "no check noticed {bug:?} {wrong:?}");
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn a_node_left_out_too_early_is_found() {
 }
 
 #[test]
-fn lists_that_change_before_their_nodes_hold_it_are_found() {
+fn lists_that_change_before_their_nodes_hold_the_data_are_found() {
     finds(Some(Bug::MovesEarly), PlantedDefects::default());
 }
 
 #[test]
-fn what_is_given_up_before_all_know_is_found() {
+fn data_given_up_before_all_nodes_know_is_found() {
     finds(Some(Bug::ReleasesEarly), PlantedDefects::default());
 }
 
@@ -89,7 +89,7 @@ fn a_node_that_serves_before_it_knows_the_catalog_is_found() {
 }
 
 #[test]
-fn an_old_coordinator_that_writes_on_is_found() {
+fn an_old_coordinator_that_keeps_writing_is_found() {
     let wrong = PlantedDefects {
         overwrites: true,
         ..PlantedDefects::default()

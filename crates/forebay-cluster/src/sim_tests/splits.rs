@@ -129,14 +129,14 @@ impl World {
     /// Creates an empty peer that never existed because its parent received the split in a copy.
     pub fn make_missed(&mut self, host: usize, order: &ReplicaOrder) {
         let place = (order.group, order.peer);
-        if self.comes_from_here(host, order) && self.checks.missed.remove(&place) {
+        if self.has_parent_here(host, order) && self.checks.missed.remove(&place) {
             self.count("missed children made");
             let replicas = &mut self.hosts[host].disk.replicas;
             replicas.insert(place, SimReplica::default());
         }
     }
 
-    fn comes_from_here(&self, host: usize, order: &ReplicaOrder) -> bool {
+    fn has_parent_here(&self, host: usize, order: &ReplicaOrder) -> bool {
         let replicas = &self.hosts[host].disk.replicas;
         let whole = order.comes_from.and_then(|whole| replicas.get(&whole));
         whole.is_some_and(|whole| !whole.is_damaged)
@@ -144,20 +144,15 @@ impl World {
 
     /// Returns whether a replica does not exist yet because its parent was not split yet, or itself
     /// has to result from a split.
-    pub fn comes_of_a_split(
-        &self,
-        host: usize,
-        order: &ReplicaOrder,
-        orders: &[ReplicaOrder],
-    ) -> bool {
+    pub fn awaits_split(&self, host: usize, order: &ReplicaOrder, orders: &[ReplicaOrder]) -> bool {
         let place = (order.group, order.peer);
         let has_missed = self.checks.missed.contains(&place);
         let is_to_come = has_missed || !self.checks.split_off.contains(&place);
         let is_here = self.hosts[host].disk.replicas.contains_key(&place);
         let is_whole = |whole: &&ReplicaOrder| order.comes_from == Some((whole.group, whole.peer));
         let mut wholes = orders.iter().filter(is_whole);
-        let comes = self.comes_from_here(host, order)
-            || wholes.any(|whole| self.comes_of_a_split(host, whole, orders));
+        let comes = self.has_parent_here(host, order)
+            || wholes.any(|whole| self.awaits_split(host, whole, orders));
         !order.is_new && !is_here && is_to_come && comes
     }
 }

@@ -205,7 +205,7 @@ impl World {
     }
 
     /// Runs until then, or until an invariant is violated.
-    pub fn go_on_until(&mut self, end: u64) {
+    pub fn run_until(&mut self, end: u64) {
         while self.checks.violation.is_none() {
             let Some(entry) = self
                 .queue
@@ -221,8 +221,8 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    pub fn go_on_for_s(&mut self, seconds: u64) {
-        self.go_on_until(self.now + seconds * SECOND);
+    pub fn run_for_s(&mut self, seconds: u64) {
+        self.run_until(self.now + seconds * SECOND);
     }
 
     pub fn trace(&mut self, word: u64) {
@@ -355,7 +355,7 @@ impl World {
         }
         let code = event_code(&event);
         if let NodeEvent::Beat { token, beat } = &event
-            && let Some(from) = self.net.who_asked(*token)
+            && let Some(from) = self.net.asking_life(*token)
         {
             self.checks.beat_arrived(self.now, life, from, beat);
         }
@@ -381,7 +381,7 @@ impl World {
         let settle_s = self.scaled(SETTLE_S);
         let end = self.now + settle_s * SECOND;
         while self.now < end && self.checks.violation.is_none() {
-            self.go_on_for_s(2);
+            self.run_for_s(2);
             if self.unsettled().is_none() {
                 break;
             }
@@ -391,9 +391,9 @@ impl World {
         {
             self.fail(format!("{settle_s} s after the last fault {problem}"));
         }
-        self.go_on_for_s(self.scaled(15));
+        self.run_for_s(self.scaled(15));
         let before = self.checks.costs();
-        self.go_on_for_s(IDLE_S);
+        self.run_for_s(IDLE_S);
         self.check_idle(&before, IDLE_S);
         if self.checks.violation.is_none()
             && let Some(problem) = self.unsettled()

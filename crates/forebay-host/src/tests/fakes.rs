@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use forebay_engine::{PartitionId, RunId, TableName};
 use forebay_replica::{
     Committed, Content, GroupId, LogEntry, OlderEntries, PeerId, Place, Promise, SnapshotFacts,
@@ -11,11 +10,11 @@ use forebay_replica::{
 };
 use parking_lot::Mutex;
 
+use crate::effects::{Answer, LoadedRuns};
 use crate::environment::{
     Acknowledged, FoundEntries, GroupLog, GroupState, NoEntries, StandingWatch, StateError,
     WriteError, Writing,
 };
-use crate::loads::LoadedRuns;
 
 /// A watch that does nothing.
 #[derive(Debug)]
@@ -161,7 +160,7 @@ impl Sum {
 }
 
 impl GroupState for Sum {
-    fn apply(&self, committed: &Committed) -> Result<Vec<Bytes>, StateError> {
+    fn apply(&self, committed: &Committed) -> Result<Vec<Answer>, StateError> {
         if *self.is_full.lock() {
             return Err(StateError::Later("no space left".to_owned()));
         }
@@ -172,7 +171,7 @@ impl GroupState for Sum {
             for proposal in proposals {
                 let bytes = proposal.operations[..8].try_into();
                 now.sum += u64::from_le_bytes(bytes.unwrap());
-                answers.push(Bytes::copy_from_slice(&now.sum.to_le_bytes()));
+                answers.push(Answer::Count(now.sum));
             }
         }
         now.facts = committed.facts.clone();
@@ -183,7 +182,7 @@ impl GroupState for Sum {
         let peer = self.peers.lock().get(&from).cloned();
         let copy = peer.map(|peer| peer.now.lock().clone());
         let copy = copy.filter(|copy| copy.facts.place.index >= at_least.index);
-        let copy = copy.ok_or_else(|| StateError::Later("not there yet".to_owned()))?;
+        let copy = copy.ok_or_else(|| StateError::Later("no copy yet".to_owned()))?;
         *self.staged.lock() = Some(copy.clone());
         Ok(copy.facts)
     }
@@ -191,7 +190,7 @@ impl GroupState for Sum {
     fn install(&self, facts: &SnapshotFacts) -> Result<(), StateError> {
         let staged = self.staged.lock().take();
         let staged = staged.filter(|staged| staged.facts == *facts);
-        let staged = staged.ok_or_else(|| StateError::Never("no copy came".to_owned()))?;
+        let staged = staged.ok_or_else(|| StateError::Never("no copy was fetched".to_owned()))?;
         *self.kept.lock() = staged.clone();
         *self.now.lock() = staged;
         Ok(())

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use bytes::Bytes;
-use forebay_engine::live::{Budget, LiveDraft, LiveTable, PartitionContent, Replication};
+use forebay_engine::live::{Batch, Budget, LiveDraft, LiveTable, PartitionContent, Replication};
 use forebay_engine::replica_log::{ReplicaLog, ReplicaLogOptions, SEGMENT_BYTES};
 use forebay_engine::{OpenPartitions, PartitionId, Store, TableName};
 use forebay_io::sim::SeededRandom;
@@ -17,12 +16,13 @@ use forebay_replica::{Durability, GroupId, PeerId, Refusal, Start};
 use super::fakes::{FakeLoads, NoWatch};
 use super::ring::{Net, Port, wait_for};
 use super::small_disk::SmallDisk;
-use crate::environment::{NoPace, StateError};
+use crate::effects::Effect;
+use crate::environment::NoPace;
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_room::LOOK_BYTES;
 use crate::log_writer::TableLog;
 use crate::opening::{FoundReplica, open_replicas};
-use crate::partition_state::{Commands, CopyFetcher, PartitionState, StateParts, place_of};
+use crate::partition_state::{CopyFetcher, PartitionState, StateParts, place_of};
 use crate::replica_log::{EngineLog, KEPT_BYTES};
 
 const GROUP: GroupId = GroupId(100);
@@ -31,21 +31,6 @@ const MIB: u64 = 1 << 20;
 /// The number of keys that are overwritten, and the size of each value.
 const KEYS: u64 = 40;
 const VALUE_BYTES: usize = 10_000;
-
-/// A command that sets a key of eight bytes to the bytes that follow.
-#[derive(Debug)]
-struct Set;
-
-impl Commands for Set {
-    fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
-        let (key, value) = operations[1..].split_at(8);
-        let written = table.update(key, value).and_then(|commit| commit.wait());
-        match written {
-            Ok(()) => Ok(Bytes::new()),
-            Err(error) => Err(crate::partition_state::of_this_machine(error)),
-        }
-    }
-}
 
 #[derive(Debug)]
 struct SoleReplica;
@@ -57,7 +42,7 @@ impl CopyFetcher for SoleReplica {
         _: PeerId,
         _: forebay_replica::Place,
     ) -> Result<PartitionContent, String> {
-        Err("there is nobody else".to_owned())
+        Err("there is no other peer".to_owned())
     }
 }
 
@@ -123,7 +108,6 @@ impl Node {
         let host = host.unwrap();
         let log = Arc::clone(&found.log);
         let parts = StateParts {
-            commands: Arc::new(Set),
             copy_fetcher: Arc::new(SoleReplica),
             loads: Arc::<FakeLoads>::default(),
         };
@@ -145,13 +129,14 @@ impl Node {
 
     /// Sets a key; panics if that takes longer than any progress could.
     fn set(&self, key: u64, value: &[u8]) {
-        let operations = [&[1], &key.to_be_bytes()[..], value].concat();
-        let operations = Bytes::from(operations);
+        let mut batch = Batch::new();
+        batch.update(&key.to_be_bytes(), value);
+        let effect = Effect::Operations(batch).encode();
         let until = SystemClock.monotonic() + Duration::from_secs(60);
         while SystemClock.monotonic() < until {
             let (reported, outcome) = channel();
             let done = Box::new(move |outcome| drop(reported.send(outcome)));
-            self.host.propose(GROUP, vec![(operations.clone(), done)]);
+            self.host.propose(GROUP, effect.clone(), done);
             match outcome.recv_timeout(Duration::from_secs(60)) {
                 Ok(Ok(_)) => return,
                 Ok(Err(Refusal::Uncertain)) => {}
@@ -192,7 +177,7 @@ fn value_of(write: u64) -> Vec<u8> {
 }
 
 #[test]
-fn one_partition_overwritten_again_and_again_never_fills_a_small_disk() {
+fn one_partition_overwritten_repeatedly_never_fills_a_small_disk() {
     // The retained log is limited by free space, or by the requested size. The memtable may take
     // much of the disk, or little.
     for (budget_bytes, kept_bytes) in [(24 << 20, KEPT_BYTES), (24 << 20, MIB), (4 << 20, MIB)] {
@@ -218,13 +203,13 @@ fn one_partition_overwritten_again_and_again_never_fills_a_small_disk() {
 }
 
 #[test]
-fn what_is_kept_for_peers_goes_where_somebody_else_fills_the_disk() {
+fn the_log_retained_for_peers_is_trimmed_if_another_user_fills_the_disk() {
     let node = Node::new(64 * MIB, 4 << 20, KEPT_BYTES);
     node.overwrite(20 * MIB);
     // The host checks once a second what its own replicas no longer need.
-    wait_for("it is kept", || node.log.size_bytes().1 > 4 * MIB);
+    wait_for("the log is retained", || node.log.size_bytes().1 > 4 * MIB);
     node.disk.leave(0);
     // Without a restart, and without freeing any space.
     node.overwrite(10 * MIB);
-    wait_for("it goes", || node.log.size_bytes().1 < 4 * MIB);
+    wait_for("the log is trimmed", || node.log.size_bytes().1 < 4 * MIB);
 }

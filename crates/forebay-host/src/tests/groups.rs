@@ -10,7 +10,7 @@ use super::ring::{Ring, wait_for};
 const GROUP: GroupId = GroupId(1);
 
 #[test]
-fn what_is_answered_is_on_all_replicas_and_is_read_at_the_leader_at_once() {
+fn an_acknowledged_write_reaches_all_replicas_and_is_read_at_the_leader_at_once() {
     let ring = Ring::new(3, 3);
     for group in [1, 2, 3].map(GroupId) {
         let leader = ring.leader(group);
@@ -21,13 +21,16 @@ fn what_is_answered_is_on_all_replicas_and_is_read_at_the_leader_at_once() {
             assert_eq!(ring.read(leader, group), Some(sum));
         }
         for node in ring.nodes.keys().copied() {
-            wait_for("a read by who follows", || {
+            wait_for("a read at a follower", || {
                 ring.read(node, group) == Some(sum)
             });
         }
         assert_eq!(ring.agree(group), sum);
-        let leave = ring.nodes[&leader].host.as_ref().unwrap().try_read(group);
-        assert!(leave.is_some_and(|leave| leave.holds()), "by its lease");
+        let permit = ring.nodes[&leader].host.as_ref().unwrap().try_read(group);
+        assert!(
+            permit.is_some_and(|permit| permit.holds()),
+            "the leader reads by its lease"
+        );
     }
     let follower = ring.nodes.keys().find(|node| **node != ring.leader(GROUP));
     let refused = ring.try_add(*follower.unwrap(), GROUP, 1).unwrap();
@@ -38,7 +41,7 @@ fn what_is_answered_is_on_all_replicas_and_is_read_at_the_leader_at_once() {
 }
 
 #[test]
-fn writes_that_come_together_are_written_together() {
+fn concurrent_writes_are_written_together() {
     let ring = Arc::new(Ring::new(3, 4));
     let groups = [1, 2, 3, 4].map(GroupId);
     for group in groups {
@@ -69,7 +72,7 @@ fn writes_that_come_together_are_written_together() {
 }
 
 #[test]
-fn who_leads_ends_and_others_go_on_and_it_comes_back() {
+fn a_group_survives_restarts_of_its_leader() {
     let mut ring = Ring::new(3, 1);
     let (mut least, mut most) = (0, 0);
     for round in 0..3 {
@@ -110,7 +113,7 @@ fn add_wide(ring: &Ring) -> (u64, u64) {
 }
 
 #[test]
-fn who_was_away_for_long_gets_a_copy() {
+fn a_replica_that_was_down_for_long_gets_a_copy() {
     let mut ring = Ring::new(3, 1);
     let away = *ring
         .nodes
@@ -123,7 +126,7 @@ fn who_was_away_for_long_gets_a_copy() {
     let begins = |node| ring.nodes[&node].log.groups.lock()[&GROUP].before.index;
     // Either of the others may become the leader.
     let others: Vec<_> = ring.nodes.keys().filter(|node| **node != away).collect();
-    wait_for("their logs begin later", || {
+    wait_for("the logs begin later", || {
         others.iter().all(|node| begins(**node) > 50)
     });
     ring.start(away);
@@ -137,7 +140,7 @@ fn who_was_away_for_long_gets_a_copy() {
 }
 
 #[test]
-fn who_was_away_is_sent_what_memory_has_no_more() {
+fn a_replica_that_was_down_gets_entries_that_memory_no_longer_has() {
     let mut ring = Ring::new(3, 1);
     ring.add(GROUP, 1);
     ring.nodes
@@ -158,7 +161,7 @@ fn who_was_away_is_sent_what_memory_has_no_more() {
         "{sum} <= {agreed} <= {most}"
     );
     let kept = ring.nodes[&away].log.groups.lock()[&GROUP].before.index;
-    assert_eq!(kept, 1, "no copy came");
+    assert_eq!(kept, 1, "no copy was installed");
     let reads: u64 = ring
         .nodes
         .values()
@@ -168,7 +171,7 @@ fn who_was_away_is_sent_what_memory_has_no_more() {
 }
 
 #[test]
-fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
+fn a_full_log_ends_a_lead_and_a_broken_log_ends_the_replica() {
     let ring = Ring::new(3, 1);
     ring.add(GROUP, 1);
     let first = ring.leader(GROUP);
@@ -176,8 +179,8 @@ fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
     let (reported, outcome) = std::sync::mpsc::channel();
     let host = ring.nodes[&first].host.clone().unwrap();
     let done = Box::new(move |outcome| drop(reported.send(outcome)));
-    host.propose(GROUP, vec![(1_u64.to_le_bytes().to_vec().into(), done)]);
-    wait_for("another leads", || ring.leader(GROUP) != first);
+    host.propose(GROUP, 1_u64.to_le_bytes().to_vec().into(), done);
+    wait_for("another leader", || ring.leader(GROUP) != first);
     ring.add(GROUP, 1);
     *ring.nodes[&first].log.is_full.lock() = false;
     // No other node had logged the proposal: its client learns that the outcome is uncertain.
@@ -192,7 +195,7 @@ fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
     let refused = ring.try_add(second, GROUP, 1).unwrap();
     assert_eq!(refused, Err(Refusal::Uncertain));
     assert!(ring.facts(second, GROUP).unwrap().halted.is_some());
-    wait_for("another leads", || ring.leader(GROUP) != second);
+    wait_for("another leader", || ring.leader(GROUP) != second);
     // The others had received it already.
     sum += 2;
     let (now, uncertain) = ring.add(GROUP, 1);
@@ -200,7 +203,7 @@ fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
 }
 
 #[test]
-fn a_state_without_room_applies_later_and_reads_wait_for_it() {
+fn a_state_without_disk_space_applies_later_and_reads_wait() {
     let ring = Arc::new(Ring::new(3, 1));
     ring.add(GROUP, 5);
     let leader = ring.leader(GROUP);
@@ -216,12 +219,12 @@ fn a_state_without_room_applies_later_and_reads_wait_for_it() {
         SystemClock.sleep(Duration::from_millis(300));
         assert!(
             !is_added.load(Ordering::SeqCst),
-            "it is decided, and not applied"
+            "the write is decided but not applied"
         );
         assert_eq!(
             is_read.load(Ordering::SeqCst),
             0,
-            "a read waits for what is decided"
+            "the read waits for the decided write"
         );
         *ring.nodes[&leader].states[&GROUP].is_full.lock() = false;
     });
@@ -229,14 +232,14 @@ fn a_state_without_room_applies_later_and_reads_wait_for_it() {
 }
 
 #[test]
-fn who_follows_answers_within_a_bound_when_all_others_are_gone_and_not_beyond_it() {
+fn a_follower_without_peers_answers_stale_reads_only_within_the_bound() {
     let mut ring = Ring::new(3, 1);
     let sum = ring.add(GROUP, 5).0;
     let leader = ring.leader(GROUP);
     let follower = *ring.nodes.keys().find(|node| **node != leader).unwrap();
     let bound = Duration::from_secs(5);
     // Nothing was confirmed yet, so the read asks the leader.
-    wait_for("a read by who follows", || {
+    wait_for("a read at a follower", || {
         ring.read_within(follower, GROUP, bound) == Some(sum)
     });
     let confirmed = SystemClock.monotonic();
@@ -245,7 +248,11 @@ fn who_follows_answers_within_a_bound_when_all_others_are_gone_and_not_beyond_it
         ring.stop(other);
     }
     assert_eq!(ring.read_within(follower, GROUP, bound), Some(sum));
-    assert_eq!(ring.read(follower, GROUP), None, "it knows no majority");
+    assert_eq!(
+        ring.read(follower, GROUP),
+        None,
+        "the follower reaches no majority"
+    );
     assert_eq!(ring.read_within(follower, GROUP, bound), Some(sum));
     while SystemClock.monotonic() < confirmed + bound {
         SystemClock.sleep(Duration::from_millis(50));
@@ -254,7 +261,7 @@ fn who_follows_answers_within_a_bound_when_all_others_are_gone_and_not_beyond_it
 }
 
 #[test]
-fn who_reads_within_a_bound_all_the_time_sees_what_is_written() {
+fn stale_reads_see_each_write_within_the_bound() {
     let ring = Ring::new(3, 1);
     let bound = Duration::from_millis(400);
     ring.add(GROUP, 1);

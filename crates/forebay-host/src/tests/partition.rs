@@ -1,45 +1,24 @@
 //! Tests of an engine partition as the state of a replica.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_engine::TableName;
-use forebay_engine::live::{Budget, LiveDraft, LiveTable, PartitionContent, Replication};
+use forebay_engine::live::{Batch, Budget, LiveDraft, LiveTable, PartitionContent, Replication};
 use forebay_io::{Disk, OsDisk, replace_file};
 use forebay_replica::{
     Committed, Content, GroupId, LogEntry, PeerId, Place, Proposal, RequestId, SnapshotFacts,
 };
 use forebay_run::RunWriter;
 use forebay_run::operation::Operation;
-use parking_lot::Mutex;
 
 use super::fakes::FakeLoads;
+use crate::effects::{Answer, Effect};
 use crate::environment::{GroupState, StateError};
-use crate::loads::load_proposal;
-use crate::partition_state::{Commands, CopyFetcher, PartitionState, StateParts};
+use crate::partition_state::{CopyFetcher, PartitionState, StateParts};
 
 const GROUP: GroupId = GroupId(1);
-
-/// Writes the operations as a key's value; refuses once if the test asks for it.
-#[derive(Debug, Default)]
-struct SetOnce {
-    refuses: Mutex<Option<Bytes>>,
-}
-
-impl Commands for SetOnce {
-    fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
-        if self
-            .refuses
-            .lock()
-            .take_if(|refused| *refused == operations)
-            .is_some()
-        {
-            return Err(StateError::Later("no space left".to_owned()));
-        }
-        table.update(operations, b"set").unwrap().wait().unwrap();
-        Ok(Bytes::copy_from_slice(operations))
-    }
-}
 
 /// A fetcher that returns copies made before, by the numbers of their peers.
 #[derive(Debug)]
@@ -61,23 +40,17 @@ fn table(dir: &tempfile::TempDir) -> LiveTable {
         .unwrap()
 }
 
-fn state(
-    table: &LiveTable,
-    commands: Arc<SetOnce>,
-    copies: Vec<PartitionContent>,
-) -> PartitionState {
-    state_with(table, commands, copies, Arc::default())
+fn state(table: &LiveTable, copies: Vec<PartitionContent>) -> PartitionState {
+    state_with(table, copies, Arc::default())
 }
 
 fn state_with(
     table: &LiveTable,
-    commands: Arc<SetOnce>,
     copies: Vec<PartitionContent>,
     loads: Arc<FakeLoads>,
 ) -> PartitionState {
     let id = table.partitions()[0].id;
     let parts = StateParts {
-        commands,
         copy_fetcher: Arc::new(PreparedCopies(copies)),
         loads,
     };
@@ -85,7 +58,7 @@ fn state_with(
 }
 
 /// Returns a copy whose files are among the other table's.
-fn carried(source: &PartitionState, to: &LiveTable) -> PartitionContent {
+fn copied_to(source: &PartitionState, to: &LiveTable) -> PartitionContent {
     let copy = source.copy().unwrap();
     let mut content = copy.content().clone();
     for run in &mut content.runs {
@@ -97,12 +70,26 @@ fn carried(source: &PartitionState, to: &LiveTable) -> PartitionContent {
     content
 }
 
-fn entry(index: u64, keys: &[&'static str]) -> Committed {
-    let keys = keys.iter();
-    entry_of(index, keys.map(|key| Bytes::from_static(key.as_bytes())))
+/// Returns an entry whose proposals set these keys.
+fn entry(index: u64, keys: &[&str]) -> Committed {
+    entry_of(index, keys.iter().map(|key| set(key)))
 }
 
-fn entry_of(index: u64, proposals: impl IntoIterator<Item = Bytes>) -> Committed {
+/// Returns a proposal that sets a key; nothing if it has no name.
+fn set(key: &str) -> Effect {
+    if key.is_empty() {
+        return Effect::Nothing;
+    }
+    let mut batch = Batch::new();
+    batch.update(key.as_bytes(), b"set");
+    Effect::Operations(batch)
+}
+
+fn entry_of(index: u64, proposals: impl IntoIterator<Item = Effect>) -> Committed {
+    entry_with(index, proposals.into_iter().map(|effect| effect.encode()))
+}
+
+fn entry_with(index: u64, proposals: impl IntoIterator<Item = Bytes>) -> Committed {
     let place = Place { term: 1, index };
     let proposals = proposals.into_iter().map(|operations| Proposal {
         request: RequestId(0),
@@ -124,36 +111,90 @@ fn entry_of(index: u64, proposals: impl IntoIterator<Item = Bytes>) -> Committed
 }
 
 #[test]
-fn an_entry_that_waited_for_room_answers_all_of_its_proposals() {
+fn an_entry_that_waited_answers_all_of_its_proposals() {
     let dir = tempfile::tempdir().unwrap();
-    let (table, commands) = (table(&dir), Arc::new(SetOnce::default()));
-    let state = state(&table, Arc::clone(&commands), Vec::new());
-    *commands.refuses.lock() = Some(Bytes::from_static(b"b"));
-    let waits = state.apply(&entry(1, &["a", "b", "c"]));
-    assert_eq!(waits, Err(StateError::Later("no space left".to_owned())));
-    let answers = state.apply(&entry(1, &["a", "b", "c"])).unwrap();
-    assert_eq!(answers, ["a", "b", "c"]);
+    let (table, loads) = (table(&dir), Arc::<FakeLoads>::default());
+    let state = state_with(&table, Vec::new(), Arc::clone(&loads));
+    let waiting = || entry_of(1, [set("a"), Effect::Load(1), set("c")]);
+    let waits = state.apply(&waiting());
+    assert!(matches!(waits, Err(StateError::Later(_))), "{waits:?}");
+    loads.put(1, loaded_run(&table, &[b"b"]));
+    assert_eq!(state.apply(&waiting()).unwrap(), vec![Answer::Done; 3]);
     assert_eq!(
         state.apply(&entry(1, &["a"])).unwrap(),
-        [""; 0],
-        "it is done"
+        [],
+        "the proposal was applied"
     );
-    assert_eq!(state.apply(&entry(2, &["", "d"])).unwrap(), ["", "d"]);
+    assert_eq!(
+        state.apply(&entry(2, &["", "d"])).unwrap(),
+        vec![Answer::Done; 2]
+    );
     assert_eq!(table.get(b"d").unwrap(), Some(b"set".to_vec()));
 }
 
 #[test]
-fn a_copy_that_was_made_within_an_entry_goes_on_there() {
+fn ranges_are_removed_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = forebay_engine::open(dir.path()).unwrap();
+    let draft = LiveDraft::ordered(Vec::new()).replicated(Replication::Leader);
+    let name = TableName::new("t").unwrap();
+    let table = store
+        .create_live(&name, draft, &Budget::new(4 << 20))
+        .unwrap();
+    let state = state(&table, Vec::new());
+    state.apply(&entry(1, &["a", "b", "c", "d"])).unwrap();
+    let range = |start: &str, end: &str, is_counted| Effect::RemoveRange {
+        start: Bound::Excluded(start.as_bytes().to_vec()),
+        end: Bound::Included(end.as_bytes().to_vec()),
+        is_counted,
+    };
+    let removal = entry_of(2, [range("a", "c", true), range("c", "d", false)]);
+    assert_eq!(
+        state.apply(&removal).unwrap(),
+        [Answer::Count(2), Answer::Done]
+    );
+    let present = |key: &[u8]| table.get(key).unwrap().is_some();
+    assert!(present(b"a") && !present(b"b") && !present(b"c") && !present(b"d"));
+    state.apply(&entry_of(3, [Effect::RemoveAll])).unwrap();
+    assert!(!present(b"a"));
+}
+
+#[test]
+fn keys_of_another_partition_are_refused_and_damaged_effects_end_the_replica() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = forebay_engine::open(dir.path()).unwrap();
+    let draft = LiveDraft::hashed().partitions(2);
+    let draft = draft.replicated(Replication::Leader);
+    let name = TableName::new("t").unwrap();
+    let table = store
+        .create_live(&name, draft, &Budget::new(4 << 20))
+        .unwrap();
+    let state = state(&table, Vec::new());
+    let id = table.partitions()[0].id;
+    let is_of_first = |key: &&str| table.partition_of(key.as_bytes()) == Some(id);
+    let keys = ["a", "b", "c", "d", "e", "f", "g", "h"].into_iter();
+    let (first, other): (Vec<&str>, Vec<&str>) = keys.partition(is_of_first);
+    let mut both = Batch::new();
+    both.update(first[0].as_bytes(), b"set");
+    both.update(other[0].as_bytes(), b"set");
+    let answers = state.apply(&entry_of(1, [Effect::Operations(both), set(first[0])]));
+    assert_eq!(answers.unwrap(), [Answer::OtherPartition, Answer::Done]);
+    assert_eq!(table.get(other[0].as_bytes()).unwrap(), None);
+    let newer = state.apply(&entry_with(2, [Bytes::from_static(b"\x7f")]));
+    assert!(matches!(newer, Err(StateError::Later(_))), "{newer:?}");
+}
+
+#[test]
+fn a_copy_made_within_an_entry_continues_within_it() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [from, to] = [0, 1].map(|at| table(&dirs[at]));
-    let commands = Arc::new(SetOnce::default());
-    let source = state(&from, Arc::clone(&commands), Vec::new());
+    let source = state(&from, Vec::new());
     source.apply(&entry(1, &["a"])).unwrap();
-    *commands.refuses.lock() = Some(Bytes::from_static(b"c"));
-    source.apply(&entry(2, &["b", "c"])).unwrap_err();
-    let content = carried(&source, &to);
+    let with_load = || entry_of(2, [set("b"), Effect::Load(1)]);
+    source.apply(&with_load()).unwrap_err();
+    let content = copied_to(&source, &to);
     assert_eq!(content.applied.as_ref().unwrap().done, 1);
-    let target = state(&to, commands, vec![content]);
+    let target = state(&to, vec![content]);
     let at = Place { term: 1, index: 1 };
     let facts = target.fetch_copy(PeerId(0), at).unwrap();
     assert_eq!(facts.place, at);
@@ -168,16 +209,15 @@ fn a_copy_that_was_made_within_an_entry_goes_on_there() {
 }
 
 #[test]
-fn a_copy_that_comes_while_another_is_put_in_place_takes_nothing_from_it() {
+fn a_copy_fetched_during_an_install_takes_no_file_from_it() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [from, to] = [0, 1].map(|at| table(&dirs[at]));
-    let commands = Arc::new(SetOnce::default());
-    let source = state(&from, Arc::clone(&commands), Vec::new());
+    let source = state(&from, Vec::new());
     source.apply(&entry(1, &["a"])).unwrap();
-    let first = carried(&source, &to);
+    let first = copied_to(&source, &to);
     source.apply(&entry(2, &["b"])).unwrap();
-    let second = carried(&source, &to);
-    let target = state(&to, commands, vec![first, second]);
+    let second = copied_to(&source, &to);
+    let target = state(&to, vec![first, second]);
     let at = Place { term: 1, index: 1 };
     let facts = target.fetch_copy(PeerId(0), at).unwrap();
     target.fetch_copy(PeerId(1), at).unwrap();
@@ -190,7 +230,7 @@ fn a_copy_that_comes_while_another_is_put_in_place_takes_nothing_from_it() {
     };
     assert!(files() > 1);
     target.drop_copy();
-    assert_eq!(files(), 1, "those of the copy of no use are gone");
+    assert_eq!(files(), 1, "the files of the unused copy are removed");
     assert!(values(b"a"));
 }
 
@@ -213,17 +253,17 @@ fn loaded_run(table: &LiveTable, keys: &[&[u8]]) -> forebay_engine::RunId {
 }
 
 #[test]
-fn a_load_waits_for_its_run_and_is_added_once_between_what_is_around_it() {
+fn a_load_waits_for_its_run_and_is_added_once_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let (table, loads) = (table(&dir), Arc::<FakeLoads>::default());
-    let state = state_with(&table, Arc::default(), Vec::new(), Arc::clone(&loads));
+    let state = state_with(&table, Vec::new(), Arc::clone(&loads));
     let value = |key: &[u8]| table.get(key).unwrap().unwrap_or_default();
     state.apply(&entry(1, &["a", "b"])).unwrap();
-    let load = entry_of(2, [load_proposal(7), Bytes::from_static(b"b")]);
+    let load = entry_of(2, [Effect::Load(7), set("b")]);
     assert!(matches!(state.apply(&load), Err(StateError::Later(_))));
     assert_eq!(value(b"a"), b"set");
     loads.put(7, loaded_run(&table, &[b"a", b"b"]));
-    assert_eq!(state.apply(&load).unwrap(), ["", "b"]);
+    assert_eq!(state.apply(&load).unwrap(), vec![Answer::Done; 2]);
     assert_eq!(
         (value(b"a"), value(b"b")),
         (b"load".to_vec(), b"set".to_vec())
@@ -231,10 +271,10 @@ fn a_load_waits_for_its_run_and_is_added_once_between_what_is_around_it() {
     assert!(loads.0.lock().is_empty());
     // Another leader proposes it again, with a run on this node or without one.
     state.apply(&entry(3, &["a"])).unwrap();
-    state.apply(&entry_of(4, [load_proposal(7)])).unwrap();
+    state.apply(&entry_of(4, [Effect::Load(7)])).unwrap();
     loads.put(7, loaded_run(&table, &[b"a"]));
-    state.apply(&entry_of(5, [load_proposal(7)])).unwrap();
+    state.apply(&entry_of(5, [Effect::Load(7)])).unwrap();
     assert_eq!(value(b"a"), b"set");
-    let damaged = state.apply(&entry_of(6, [load_proposal(8).slice(..5)]));
+    let damaged = state.apply(&entry_with(6, [Effect::Load(8).encode().slice(..5)]));
     assert!(matches!(damaged, Err(StateError::Never(_))), "{damaged:?}");
 }

@@ -11,6 +11,7 @@ use forebay_replica::{GroupId, PeerId, Refusal, Start};
 use parking_lot::Mutex;
 
 use super::fakes::{MemoryLog, NoWatch, Sum, found};
+use crate::effects::Answer;
 use crate::environment::{MessageSender, NoPace, NodeKey};
 use crate::group::{GroupFacts, ReadCallback};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
@@ -185,12 +186,15 @@ impl Ring {
     ) -> Option<Result<u64, Refusal>> {
         let host = self.nodes[&node].host.clone()?;
         let (reported, answer) = channel();
-        let done = Box::new(move |outcome: Result<Bytes, Refusal>| {
+        let done = Box::new(move |outcome: Result<Answer, Refusal>| {
             let _ = reported.send(outcome);
         });
-        host.propose(group, vec![(operations, done)]);
+        host.propose(group, operations, done);
         let outcome = answer.recv_timeout(Duration::from_secs(20)).ok()?;
-        Some(outcome.map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())))
+        Some(outcome.map(|answer| match answer {
+            Answer::Count(sum) => sum,
+            answer => panic!("{answer:?} is no sum"),
+        }))
     }
 
     /// Reads at a node; returns `None` if the read was refused, or its answer was not valid.

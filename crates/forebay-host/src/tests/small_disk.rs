@@ -60,7 +60,7 @@ impl Space {
         Ok(())
     }
 
-    fn cut(&mut self, made: u64, len_bytes: u64) {
+    fn truncate(&mut self, made: u64, len_bytes: u64) {
         if let Some(len) = self.len_of(made) {
             let less = blocks(*len).saturating_sub(blocks(len_bytes));
             *len = len_bytes;
@@ -137,7 +137,7 @@ impl LogFile for SmallLog {
 
     fn set_len(&self, len_bytes: u64) -> io::Result<()> {
         self.0.set_len(len_bytes)?;
-        self.1.space.lock().cut(self.1.made, len_bytes);
+        self.1.space.lock().truncate(self.1.made, len_bytes);
         Ok(())
     }
 

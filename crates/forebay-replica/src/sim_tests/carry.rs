@@ -45,7 +45,7 @@ impl World {
                 Action::FetchSnapshot { from, at_least } => self.fetch(life, from, at_least),
                 Action::Leave => {
                     let at = life.host;
-                    self.fail(format!("host {at} lacks what it had acknowledged"));
+                    self.fail(format!("host {at} lacks entries that it acknowledged"));
                 }
                 Action::DropSnapshot => {
                     if let Some(store) = self.store(life) {
@@ -227,6 +227,7 @@ impl World {
         }
         for (proposal, answer) in proposals.iter().rev().zip(answers.into_iter().rev()).rev() {
             if committed.is_awaited {
+                let answer = self.answer_of(life, proposal.request, answer);
                 self.answered(life, proposal.request, answer);
             }
         }
@@ -362,7 +363,7 @@ impl World {
         let copy = copy.filter(|(facts, _)| facts.place.index >= at_least.index);
         let delay = self.between(MS, SECOND / 10);
         self.after(delay, move |world| {
-            world.on_host(life, move |world| world.came(life, copy));
+            world.on_host(life, move |world| world.copy_arrived(life, copy));
         });
     }
 
@@ -379,7 +380,7 @@ impl World {
         }
     }
 
-    fn came(&mut self, life: Life, copy: Option<(SnapshotFacts, StateCopy)>) {
+    fn copy_arrived(&mut self, life: Life, copy: Option<(SnapshotFacts, StateCopy)>) {
         let copied = match (copy, self.store(life)) {
             (Some((facts, copy)), Some(store)) => store.fetch_copy(copy).map(|()| facts),
             _ => Err(Trouble::NoRoom),

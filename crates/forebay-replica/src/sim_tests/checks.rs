@@ -49,7 +49,7 @@ impl World {
             return self.fail(format!("host {host} applies {place} after {last}"));
         }
         if committed.facts.stamp_ms < before.stamp_ms {
-            return self.fail(format!("the partition's time falls at {place}"));
+            return self.fail(format!("the partition's time decreases at {place}"));
         }
         let hash = xxh3_64(&committed.entry.content.to_bytes());
         let known = *self
@@ -90,7 +90,7 @@ impl World {
         if *self.checks.states.entry(index).or_insert(hash) != hash {
             let host = life.host;
             self.fail(format!(
-                "host {host} has another state than others at {index}"
+                "the state of host {host} differs from others at {index}"
             ));
         }
     }
@@ -119,14 +119,12 @@ impl World {
         let mut sorted = wanted.clone();
         sorted.sort();
         if voters != sorted || members.is_joint() || !members.learners.is_empty() {
-            return Some(format!(
-                "the group is {members:?}, and should be {sorted:?}"
-            ));
+            return Some(format!("the group is {members:?} instead of {sorted:?}"));
         }
         self.wanted.iter().find_map(|at| {
             let process = self.hosts[*at].process.as_ref()?;
             let (is, should) = (process.applied.place, leader.applied.place);
-            (is != should).then(|| format!("host {at} is at {is}, and the leader at {should}"))
+            (is != should).then(|| format!("host {at} is at {is}, but the leader at {should}"))
         })
     }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::linear::Call;
 use super::model::{Answer, EXPIRING, Op};
 use super::world::{Life, MS, SECOND, World};
-use crate::entry::Proposal;
 use crate::events::{Event, Refusal};
 use crate::ids::RequestId;
 
@@ -206,23 +205,14 @@ impl World {
         let (key, op) = (asked.key, asked.op);
         let delay = self.between(50, 500);
         self.after(delay, move |world| {
-            world.on_host(life, move |world| {
-                let operations = op.encode(key);
-                world.notify(
-                    life,
-                    match op {
-                        Op::Get => Event::Read { request },
-                        _ => Event::Propose(vec![Proposal {
-                            request,
-                            operations,
-                        }]),
-                    },
-                );
+            world.on_host(life, move |world| match op {
+                Op::Get => world.notify(life, Event::Read { request }),
+                _ => world.propose(life, request, (key, op)),
             });
         });
     }
 
-    /// Handles a refusal: nothing was logged. The client tries elsewhere, or gives up.
+    /// Handles a refusal: nothing was logged. The client tries another host, or gives up.
     fn not_happened(&mut self, request: RequestId, leader: Option<usize>) {
         let hosts = self.hosts.len() as u64;
         self.clients.leader = leader.unwrap_or(self.rng.below(hosts) as usize);
@@ -272,7 +262,9 @@ impl World {
                 asked.is_over = true;
                 self.count("uncertain");
             }
-            Refusal::Uncertain | Refusal::NoReplicas => self.not_happened(request, None),
+            Refusal::Uncertain | Refusal::NoReplicas | Refusal::Outdated => {
+                self.not_happened(request, None)
+            }
             Refusal::NotLeader(leader) => {
                 let leader = leader.and_then(|peer| self.peers.get(&peer).copied());
                 self.not_happened(request, leader);
@@ -312,7 +304,7 @@ impl World {
             loop {
                 let request = self.ask(key as u8, Op::Get);
                 let left = end.saturating_sub(self.now);
-                self.go_on_until(left, |world| world.is_over(request));
+                self.run_until(left, |world| world.is_over(request));
                 if self.is_answered(request) {
                     break;
                 }
@@ -320,7 +312,7 @@ impl World {
                     let asked = self.clients.asked.get(&request);
                     let (asked, unsettled) = (format!("{asked:?}"), self.unsettled());
                     self.fail(format!(
-                        "key {key} is not read though all is well: {asked}, {unsettled:?}"
+                        "key {key} is not read without faults: {asked}, {unsettled:?}"
                     ));
                     break;
                 }

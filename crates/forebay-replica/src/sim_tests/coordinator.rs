@@ -66,7 +66,7 @@ impl World {
             process.is_some_and(|process| process.replica.last().index < FOUNDED.index)
         };
         if let Some(voter) = members.voters.iter().find(is_empty).copied() {
-            self.fail(format!("peer {voter:?} counts, and has nothing"));
+            self.fail(format!("voter {voter:?} has no state"));
         }
     }
 

@@ -182,7 +182,7 @@ impl Store for ModelStore {
         let mut state = None;
         if persist.snapshot.is_some() {
             state = self.staged.take();
-            self.state = state.clone().expect("a copy is put in place that came");
+            self.state = state.clone().expect("the copy was fetched");
         }
         let installs = state.is_some();
         self.disk.write(DiskWrites::Log(persist.clone(), state));

@@ -14,7 +14,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     let mut world = World::new(seed);
     world.build(3, 0);
     world.start_coordinator();
-    world.go_on_for(4 * SECOND);
+    world.run_for(4 * SECOND);
     world.clients.habits = Habits {
         clients: 8,
         keys: 1,
@@ -26,14 +26,14 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
         add_blindly: false,
     };
     world.start_clients(7);
-    world.go_on_for(SECOND);
+    world.run_for(SECOND);
     let long = world.between(1000 * MS, 4500 * MS);
     match world.rng.below(3) {
         0 => restart_a_voter(&mut world, long),
         1 => stop_alone(&mut world, long),
         _ => receive_late(&mut world, long),
     }
-    world.go_on_for(7 * SECOND);
+    world.run_for(7 * SECOND);
     world.clients.habits.patience = 4 * SECOND;
     finish(world)
 }

@@ -9,7 +9,7 @@ use crate::events::Event;
 const RUNS: u64 = 200;
 
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum Failure {
     Dies,
     Hangs,
     IsCutOff,
@@ -20,22 +20,22 @@ fn led_world(seed: u64) -> (World, usize) {
     plant(None);
     let mut world = World::new(seed);
     world.build(3, 0);
-    let led = world.go_on_until(20 * SECOND, |world| world.leader().is_some());
+    let led = world.run_until(20 * SECOND, |world| world.leader().is_some());
     assert!(led.is_some(), "seed {seed}: no leader");
     // A random moment between two heartbeats.
     let settle = SECOND + world.rng.below(SECOND);
-    world.go_on_for(settle);
+    world.run_for(settle);
     let leader = world.leader().unwrap();
     (world, leader)
 }
 
 /// Returns the time from the fault to the first write that is answered.
-fn pause_ms(seed: u64, way: Way) -> u64 {
+fn pause_ms(seed: u64, way: Failure) -> u64 {
     let (mut world, leader) = led_world(seed);
     match way {
-        Way::Dies => world.end(leader),
-        Way::Hangs => world.pause(leader),
-        Way::IsCutOff => world.isolate(leader),
+        Failure::Dies => world.end(leader),
+        Failure::Hangs => world.pause(leader),
+        Failure::IsCutOff => world.isolate(leader),
     }
     let mut took = None;
     let begun = world.now;
@@ -43,7 +43,7 @@ fn pause_ms(seed: u64, way: Way) -> u64 {
         // A client without an answer asks the next host.
         world.clients.leader = (world.clients.leader + 1) % world.hosts.len();
         let request = world.ask(1, Op::Set(1));
-        took = world.go_on_until(SECOND / 10, |world| world.is_answered(request));
+        took = world.run_until(SECOND / 10, |world| world.is_answered(request));
         assert!(
             world.now < begun + 60 * SECOND,
             "seed {seed}: no writes after {way:?}"
@@ -71,7 +71,7 @@ fn hand_over_ms(seed: u64, hangs: bool) -> u64 {
         requests.push(world.ask(1, Op::Set(1)));
         let asked = requests.clone();
         let is_answered = |world: &World| asked.iter().any(|one| world.is_answered(*one));
-        if world.go_on_until(SECOND / 20, is_answered).is_some() {
+        if world.run_until(SECOND / 20, is_answered).is_some() {
             break;
         }
         world.clients.leader = (world.clients.leader + 1) % world.hosts.len();
@@ -95,7 +95,7 @@ fn writes_wait_briefly_for_a_hand_over() {
 
 #[test]
 fn writes_resume_within_the_bounds() {
-    for way in [Way::Dies, Way::Hangs, Way::IsCutOff] {
+    for way in [Failure::Dies, Failure::Hangs, Failure::IsCutOff] {
         let mut pauses: Vec<_> = (0..RUNS).map(|seed| pause_ms(seed, way)).collect();
         pauses.sort();
         let (median, worst) = (pauses[pauses.len() / 2], pauses[pauses.len() - 1]);

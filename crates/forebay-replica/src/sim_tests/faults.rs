@@ -195,12 +195,12 @@ impl World {
             self.hosts[at].is_slow = false;
             self.resume(at);
             self.start(at);
-            self.let_live(at);
+            self.cancel_death(at);
         }
     }
 
     /// Cancels a planned death; one that has happened unnoticed is handled.
-    fn let_live(&mut self, at: usize) {
+    fn cancel_death(&mut self, at: usize) {
         let life = self.life(at);
         let Some(store) = self.store(life) else {
             return;

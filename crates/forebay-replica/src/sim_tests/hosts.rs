@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::disk::ModelStore;
+use super::model::Answer;
 use super::real::RealStore;
 use super::store::{Store, Trouble};
 use super::world::{GROUP, Job, Life, MS, Stores, World};
+use crate::basis::NewProposal;
 use crate::events::{Committed, Event, Permit, Persist};
 use crate::freshness::Freshness;
 use crate::ids::{PeerId, RequestId};
 use crate::memory::{Durability, FoundMemory, check_memory};
+use crate::pending::Pending;
 use crate::quiet::QuietTicks;
 use crate::replica::Replica;
 use crate::start::Start;
@@ -58,6 +61,11 @@ pub struct SimProcess {
     /// The times of requests for permits, and how current the data is.
     pub asked: BTreeMap<RequestId, Duration>,
     pub fresh: Freshness,
+    /// The effects that it proposed as leader, with the answers to give once they are applied, and
+    /// the proposals that it is about to make.
+    pub pending: Pending<i64>,
+    pub answers: BTreeMap<RequestId, Answer>,
+    pub evaluated: VecDeque<NewProposal>,
 }
 
 impl SimHost {
@@ -194,6 +202,9 @@ impl World {
             reading: Vec::new(),
             asked: BTreeMap::new(),
             fresh: Freshness::default(),
+            pending: Pending::default(),
+            answers: BTreeMap::new(),
+            evaluated: VecDeque::new(),
         });
         let life = self.life(at);
         self.check_state(life);
@@ -217,7 +228,7 @@ impl World {
         let at = life.host;
         let is_dead = self.store(life).is_some_and(|store| store.is_dead());
         if !is_dead {
-            return self.fail(format!("host {at} cannot go on: {trouble:?}"));
+            return self.fail(format!("host {at} cannot continue: {trouble:?}"));
         }
         self.count("deaths");
         // The simulated disk decides at random what an interrupted sync made durable.

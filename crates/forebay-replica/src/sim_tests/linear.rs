@@ -1,7 +1,7 @@
 //! Checks whether a history of one key is linearizable.
 //!
-//! It is if its calls can be put in an order, each between its begin and its end, in which a single
-//! map would have answered the same.
+//! It is if its calls can be put in an order in which a single map would have answered the same.
+//! Each call is between its begin and its end there.
 //!
 //! The check is a search, after Wing and Gong: the next call is one that began before any other
 //! remaining call ended. What was tried (which calls are done, and the value then) is not tried
@@ -60,7 +60,7 @@ pub fn check(history: &[Call]) -> Verdict {
         tried: HashSet::default(),
         steps: 0,
     };
-    match search.go_on(None, 0) {
+    match search.search_from(None, 0) {
         true => Verdict::Linearizable,
         false if search.steps > MOST_STEPS => Verdict::Undecided,
         false => Verdict::Wrong,
@@ -73,7 +73,7 @@ impl Search {
     }
 
     /// Returns whether the remaining calls can follow. Those before `first` are done.
-    fn go_on(&mut self, value: Option<i64>, mut first: usize) -> bool {
+    fn search_from(&mut self, value: Option<i64>, mut first: usize) -> bool {
         if self.answered_left == 0 {
             return true;
         }
@@ -114,7 +114,7 @@ impl Search {
         }
         self.done[at / 64] |= 1 << (at % 64);
         self.answered_left -= usize::from(is_answered);
-        let works = self.go_on(after, first);
+        let works = self.search_from(after, first);
         self.done[at / 64] &= !(1 << (at % 64));
         self.answered_left += usize::from(is_answered);
         works
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_uncertain_may_have_happened_or_not_at_any_later_time() {
+    fn an_uncertain_call_may_take_effect_at_any_later_time_or_never() {
         let good = Verdict::Linearizable;
         is(
             good,

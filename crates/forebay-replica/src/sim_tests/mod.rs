@@ -12,6 +12,7 @@ mod clients;
 mod coordinator;
 mod disk;
 mod duels;
+mod evaluating;
 mod failover;
 mod faults;
 mod hosts;
@@ -52,7 +53,9 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     }
     plant(bug);
     let mut world = World::new(seed);
-    go_through_a_storm(&mut world, 10, 25);
+    world.evaluates = seed % 2 == 1;
+    world.clients.habits.add_blindly = world.evaluates;
+    run_storm_of_faults(&mut world, 10, 25);
     finish(world)
 }
 
@@ -61,7 +64,7 @@ pub fn run_stale(seed: u64, bug: StaleBug) -> Outcome {
     plant(None);
     let mut world = World::new(seed);
     world.stale.bug = Some(bug);
-    go_through_a_storm(&mut world, 10, 25);
+    run_storm_of_faults(&mut world, 10, 25);
     finish(world)
 }
 
@@ -71,6 +74,7 @@ pub fn run_on_engine(seed: u64, bug: Option<StoreBug>) -> Outcome {
     plant(None);
     let mut world = World::new(seed);
     let is_ordered = world.chance(500);
+    world.evaluates = world.chance(500);
     world.stores = Stores::Real(RealKind { is_ordered, bug });
     world.clients.habits = Habits {
         clients: 6,
@@ -78,29 +82,29 @@ pub fn run_on_engine(seed: u64, bug: Option<StoreBug>) -> Outcome {
         add_blindly: true,
         ..Habits::default()
     };
-    go_through_a_storm(&mut world, 5, 12);
+    run_storm_of_faults(&mut world, 5, 12);
     // The later effects of the last fault belong to the storm.
-    world.go_on_for(4 * SECOND);
+    world.run_for(4 * SECOND);
     finish(world)
 }
 
-fn go_through_a_storm(world: &mut World, least_s: u64, most_s: u64) {
+fn run_storm_of_faults(world: &mut World, least_s: u64, most_s: u64) {
     let replicas = [3, 3, 3, 5, 1][world.rng.below(5) as usize];
     let spares = world.rng.below(2) as usize + usize::from(replicas == 1);
     world.build(replicas, spares);
     world.start_coordinator();
-    world.go_on_for(4 * SECOND);
+    world.run_for(4 * SECOND);
     let stormy_s = world.between(least_s, most_s);
     faults::schedule(world, stormy_s);
     world.start_clients(stormy_s + 2);
     world.read_stale_for(stormy_s + 2);
-    world.go_on_for(stormy_s * SECOND);
+    world.run_for(stormy_s * SECOND);
 }
 
 /// Ends all faults, completes the remaining work, and checks the histories.
 fn finish(mut world: World) -> Outcome {
     world.heal();
-    let settled = world.go_on_until(60 * SECOND, |world| world.unsettled().is_none());
+    let settled = world.run_until(60 * SECOND, |world| world.unsettled().is_none());
     if settled.is_none() {
         let problem = world.unsettled().unwrap_or_default();
         world.fail(format!("not settled after 60 s without faults: {problem}"));

@@ -39,7 +39,7 @@ pub enum StoreBug {
     /// The applied place is not stored in one step with its runs.
     PlacesApart,
     /// A copy is installed, and the log does not restart after it.
-    LogGoesOn,
+    LogContinues,
     /// Acknowledged writes are not synced.
     SyncsNothing,
     /// Entries are trimmed whose writes are in memory only.
@@ -170,7 +170,7 @@ impl RealStore {
 
     pub(super) fn is_open(&mut self) -> Result<&mut OpenStore, Trouble> {
         let open = self.open.as_mut();
-        open.ok_or_else(|| Trouble::Broken("it is not open".to_owned()))
+        open.ok_or_else(|| Trouble::Broken("the store is not open".to_owned()))
     }
 
     /// Kills the process; its disk stays as it is.

@@ -20,7 +20,7 @@ impl RealStore {
         let bug = self.bug;
         let (disk, rng) = (self.disk.clone(), &mut self.rng);
         let open = self.open.as_mut();
-        let open = open.ok_or_else(|| Trouble::Broken("it is not open".to_owned()))?;
+        let open = open.ok_or_else(|| Trouble::Broken("the store is not open".to_owned()))?;
         let operations = committed.operations();
         let applied = open.table.applied(FIRST).map_err(of_table)?;
         let mut decided = DecidedEntry {
@@ -51,7 +51,7 @@ impl RealStore {
     }
 }
 
-/// Does what others may do while an entry is applied: flush, or make a copy.
+/// Flushes or makes a copy, as other threads may while an entry is applied.
 fn midway(open: &mut OpenStore, disk: &SimDisk, draw: u64) -> Result<(), Trouble> {
     let done = match draw {
         0 => open.table.flush(),
@@ -140,7 +140,7 @@ pub(super) fn content(table: &LiveTable, walks: bool) -> Result<State, Trouble> 
         walked.sort();
         let got = found.iter().map(|(key, (value, _))| (vec![*key], *value));
         if !got.eq(walked.iter().cloned()) {
-            let problem = format!("a walk finds {walked:?}, and reads {found:?}");
+            let problem = format!("a scan finds {walked:?}, but reads find {found:?}");
             return Err(Trouble::Broken(problem));
         }
     }

@@ -121,7 +121,7 @@ impl Store for RealStore {
             }
         }
         let begins = persist.snapshot.as_ref().map(|facts| facts.place);
-        let begins = begins.filter(|_| bug != Some(StoreBug::LogGoesOn));
+        let begins = begins.filter(|_| bug != Some(StoreBug::LogContinues));
         let entries = persist.entries.iter();
         let entries: Vec<_> = entries
             .map(|entry| (entry_place(entry.place), entry.content.to_bytes()))
@@ -333,7 +333,7 @@ fn entries_behind(
             "the state is at {place}, but its log begins after {before}"
         )));
     }
-    if known.last.index <= place.index || !goes_on(open, known, place)? {
+    if known.last.index <= place.index || !continues_at(open, known, place)? {
         return Ok(Vec::new());
     }
     let found = open.log.entries(GROUP.0, place.index + 1, u64::MAX);
@@ -357,20 +357,20 @@ fn older_entries(
     known: Option<&LoggedGroup>,
     place: Place,
 ) -> Result<OlderEntries, Trouble> {
-    let goes_on = match known {
-        Some(known) => known.before.index < place.index && goes_on(open, known, place)?,
+    let continues_at = match known {
+        Some(known) => known.before.index < place.index && continues_at(open, known, place)?,
         None => false,
     };
-    let terms = match goes_on {
+    let terms = match continues_at {
         true => open.log.terms(GROUP.0, place.index),
         false => Vec::new(),
     };
     let mut terms = terms.into_iter().map(place_in_log);
     let before = terms.next().unwrap_or(place);
-    OlderEntries::new(before, terms).ok_or_else(|| broken("the log's terms fall"))
+    OlderEntries::new(before, terms).ok_or_else(|| broken("the log's terms decrease"))
 }
 
-fn goes_on(open: &OpenStore, known: &LoggedGroup, place: Place) -> Result<bool, Trouble> {
+fn continues_at(open: &OpenStore, known: &LoggedGroup, place: Place) -> Result<bool, Trouble> {
     if known.before.index == place.index {
         return Ok(known.before == entry_place(place));
     }

@@ -98,7 +98,7 @@ impl World {
         if index < least {
             let host = life.host;
             self.fail(format!(
-                "host {host} answered of entry {index}, and {least} was acknowledged {BOUND:?} before"
+                "host {host} answered as of entry {index}; {least} was acknowledged {BOUND:?} before"
             ));
         }
     }

@@ -66,6 +66,8 @@ pub struct World {
     /// The host of each peer that ever existed.
     pub peers: BTreeMap<PeerId, usize>,
     pub is_stormy: bool,
+    /// Whether leaders evaluate commands, and propose effects.
+    pub evaluates: bool,
 }
 
 impl World {
@@ -94,6 +96,7 @@ impl World {
             wanted: BTreeSet::new(),
             peers: BTreeMap::new(),
             is_stormy: false,
+            evaluates: false,
         }
     }
 
@@ -127,7 +130,7 @@ impl World {
     }
 
     /// Runs until then, or until a check fails.
-    pub fn go_on_for(&mut self, micros: u64) {
+    pub fn run_for(&mut self, micros: u64) {
         let end = self.now + micros;
         while self.violation.is_none() {
             let first = self.queue.first_entry();
@@ -142,13 +145,13 @@ impl World {
     }
 
     /// Runs until a condition holds, at most for this long; returns how long that took.
-    pub fn go_on_until(&mut self, most: u64, holds: impl Fn(&World) -> bool) -> Option<u64> {
+    pub fn run_until(&mut self, most: u64, holds: impl Fn(&World) -> bool) -> Option<u64> {
         let begun = self.now;
         while self.now < begun + most && self.violation.is_none() {
             if holds(self) {
                 return Some(self.now - begun);
             }
-            self.go_on_for(10 * MS);
+            self.run_for(10 * MS);
         }
         None
     }

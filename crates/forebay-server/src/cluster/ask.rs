@@ -347,7 +347,7 @@ impl<'w> Requester<'w> {
             shared: &self.work.shared,
             may_wait: false,
             port: self.work.client.port,
-            decided: None,
+            evaluation: None,
             has_permit: false,
         }
     }

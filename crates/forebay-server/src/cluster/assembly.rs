@@ -24,7 +24,6 @@ use super::config::{ClusterConfig, ForwardLimits};
 use super::peers::PeerClient;
 use super::pins::PeerTls;
 use crate::config::ServerConfig;
-use crate::proposed::ProposedCommands;
 
 /// How long a starting node waits to learn whether the cluster accepts it.
 const TAKEN_IN: Duration = Duration::from_secs(5);
@@ -98,10 +97,8 @@ impl ClusterNode {
         let peers = PeerClient::start(net, Arc::clone(&clock), tls.as_ref());
         let peers = Arc::new(peers.map_err(NodeError::Node)?);
         let reach = peers.reach();
-        let commands = Arc::new(ProposedCommands::default());
         let replicas = LocalReplicas::new(ReplicaParts {
             cache: store.clone(),
-            commands: Arc::clone(&commands) as _,
             peers: Arc::clone(&peers) as Arc<dyn Peers>,
             memory_bytes: config.live_memory_bytes,
             boot_id: setup.boot_id,
@@ -129,7 +126,6 @@ impl ClusterNode {
         })
         .map_err(NodeError::Node)?;
         config.serving = Some(serving);
-        config.proposed = Some(commands);
         config.cluster = Some(ClusterConfig {
             member: handle.member(),
             gateway: setup.gateway,

@@ -160,7 +160,7 @@ mod tests {
     use super::reason;
 
     #[test]
-    fn codes_of_other_nodes_are_left_out() {
+    fn error_codes_of_other_nodes_are_removed() {
         let words = "the key is elsewhere";
         for reported in [
             "the key is elsewhere",

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_before_there_was_a_connection_is_not_sent() {
+    fn a_request_cancelled_before_the_connection_is_not_sent() {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.expect("a runtime").block_on(async {
             let (made, making) = oneshot::channel();
@@ -423,7 +423,7 @@ mod tests {
             drop(link.put(Bytes::from_static(b"given up")));
             let _waits = link.put(Bytes::from_static(b"waited for"));
             let (mut far, near) = tokio::io::duplex(100);
-            made.send(near).expect("it waits for a connection");
+            made.send(near).expect("the link waits for a connection");
             let mut came = [0; 10];
             far.read_exact(&mut came).await.expect("a question");
             assert_eq!(&came, b"waited for");

@@ -38,7 +38,6 @@ pub use elsewhere::elsewhere;
 pub use frame::{DAMAGED, NOT_HERE};
 pub use live::PartAsk;
 pub use node::{Cluster, PeerIdentity};
-pub use page::Spot;
 pub use peers::PeerClient;
 pub use pins::{PeerTls, Pin, PinnedPeers, pin_of};
 pub use place::JUST_STARTED;

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_half_and_a_half_are_no_majority() {
+    fn half_of_the_nodes_or_fewer_are_no_majority() {
         assert!(lacks(0, 4) && lacks(1, 4) && !lacks(2, 4));
         assert!(lacks(0, 2) && !lacks(1, 2));
         assert!(lacks(0, 1) && !lacks(1, 1), "one of two is half");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_did_not_answer_is_silent_until_it_gives_a_sign() {
+    fn a_node_that_did_not_answer_counts_as_unreachable_until_it_responds() {
         let (reach, _) = reach();
         let all = others(2);
         let all: Vec<&HostPort> = all.iter().collect();
@@ -236,19 +236,19 @@ mod tests {
         assert!(!silent(2000));
         reach.answered().of(all[0]).note_silence(ms(6000));
         assert!(silent(6001) && silent(10_999));
-        assert!(!silent(11_000), "it is tried again");
+        assert!(!silent(11_000), "the node is tried again");
         reach.answered().of(all[0]).note_silence(ms(16_000));
         reach.answered().of(all[0]).note(ms(16_100));
         assert!(!silent(16_100));
     }
 
     #[test]
-    fn all_are_asked_while_somebody_looks_and_answers_end_it() {
+    fn nodes_are_asked_during_lookups_until_they_answer() {
         let (reach, asked) = reach();
         let all = others(2);
         let all: Vec<&HostPort> = all.iter().collect();
         assert!(!reach.is_known_to_lack_majority(ms(5000), &all));
-        assert!(asked.0.lock().is_empty(), "nobody looks");
+        assert!(asked.0.lock().is_empty(), "no lookup has happened");
         for at in (5000..=6000).step_by(100) {
             reach.lacks_majority(ms(at), &all);
         }
@@ -261,8 +261,11 @@ mod tests {
         assert!(!reach.is_known_to_lack_majority(ms(9200), &all));
         assert!(reach.lacks_majority(ms(9300), &all));
         reach.answered().of(all[1]).note(ms(9310));
-        assert!(!reach.lacks_majority(ms(9320), &all), "it answers");
-        assert!(!reach.lacks_majority(ms(50_000), &all), "that was long ago");
+        assert!(!reach.lacks_majority(ms(9320), &all), "the node answers");
+        assert!(
+            !reach.lacks_majority(ms(50_000), &all),
+            "the finding is old"
+        );
         assert!(!Reach::default().lacks_majority(ms(9300), &all));
     }
 }

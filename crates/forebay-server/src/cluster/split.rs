@@ -104,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn replies_of_every_kind_are_told_apart() {
+    fn replies_of_every_kind_are_separated() {
         let kinds: [&[u8]; 14] = [
             b"+OK\r\n",
             b"-ERR no\r\n",
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_replies_hold() {
+    fn items_integers_and_errors_of_replies_are_read() {
         assert_eq!(items(b"*2\r\n:1\r\n$1\r\na\r\n"), Some(vec![4..8, 8..15]));
         assert_eq!(items(b"*3\r\n:1\r\n"), None);
         assert_eq!((integer(b":-5\r\n"), integer(b"+5\r\n")), (Some(-5), None));
@@ -150,12 +150,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_no_reply_or_lies_within(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn a_reply_found_in_garbage_is_within_its_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             prop_assert!(reply_len(&bytes).is_none_or(|len| len <= bytes.len()));
         }
 
         #[test]
-        fn garbage_of_the_right_letters_as_well(text in "[*$%+:0-9\r\n-]{0,40}") {
+        fn garbage_of_protocol_characters_is_handled_too(text in "[*$%+:0-9\r\n-]{0,40}") {
             prop_assert!(reply_len(text.as_bytes()).is_none_or(|len| len <= text.len()));
         }
     }

@@ -24,6 +24,7 @@ pub use keys::scan::{ScanCursor, ScanCursors, ScanRequest, first_hash, numbered,
 pub use running::call::{
     Call, Reading, Scope, SessionCall, find_source, no_permission, no_table, split,
 };
+pub use running::evaluation::Evaluation;
 pub use running::held::KeyGuard;
 pub use running::names::KeyNames;
 pub use running::transaction::QueuedCommands;

@@ -2,7 +2,7 @@
 
 use super::watch;
 use super::{Command, Keys, Run};
-use crate::command::admin::{acl, clients, cluster, connection, introspect, schema, tune};
+use crate::command::admin::{acl, clients, cluster, connection, introspect, tune};
 use crate::command::hashes::{hash, hash_edit};
 use crate::command::keys::{expire, keyspace, put, range, record, rename, scan};
 use crate::command::lists::{list, list_edit, list_move};
@@ -272,7 +272,7 @@ pub static COMMANDS: &[Command] = &[
     session("latency", -2, STATE, "server", "HISTOGRAM: what commands took.", tune::latency),
     session("kv.map", 2, STATE, "cluster", "The ranges of a table, and who has them.", cluster::map),
     session("kv.version", 2, STATE, "server", "The version of a table that serves here.", cluster::version),
-    session("kv.schema", 2, STATE, "server", "What the values of a table are, as JSON.", schema::schema),
+    session("kv.schema", 2, STATE, "server", "What the values of a table are, as JSON.", introspect::schema),
     session("module", -2, STATE, "server", "LIST: none.", introspect::module),
     edit("set", -3, "string", "Sets a value.", (put::set, put::set_reads)),
     edit("setnx", 3, "string", "Sets a value if the key is absent.", (put::setnx, always)),

@@ -1,9 +1,9 @@
 //! WATCH: EXEC runs nothing if a watched key was changed.
 //!
-//! A key of a live table counts as changed after a write, even of the same value, after a load to
-//! its partition, and after its expiry. A key of a batch table counts as changed if another version
-//! serves. EXEC checks under the lock of the partition that it writes to, so that no write happens
-//! in between. Therefore the watched keys must be in that partition.
+//! A key of a live table counts as changed after a write, even of the same value. So it does after
+//! a load to its partition, and after its expiry. A key of a batch table counts as changed if
+//! another version serves. EXEC checks under the lock of the partition that it writes to, so that
+//! no write happens in between. Therefore the watched keys must be in that partition.
 //!
 //! For a key of a live table of a cluster, the connection keeps its version, as KV.GETV returns it.
 //! The version is compared where EXEC runs: by each replica that applies a MULTI that writes, or

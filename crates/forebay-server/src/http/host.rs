@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_host_is_none() {
+    fn malformed_hosts_are_refused() {
         for authority in [
             "",
             ":80",

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn each_replica_counts_for_what_it_is() {
+    fn each_replica_is_counted_by_its_state() {
         let mut all = ReplicasHere::default();
         all.count(&report());
         all.count(&GroupReport {

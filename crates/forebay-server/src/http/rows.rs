@@ -111,7 +111,7 @@ fn permit<'t>(
         shared,
         may_wait: true,
         port: Port::Alone,
-        decided: None,
+        evaluation: None,
         has_permit: false,
     };
     let wire = [table, b":", key].concat();

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn both_protocols_say_it_their_way() {
+    fn both_protocols_encode_each_reply() {
         type Write = fn(&mut Reply);
         let cases: [(Write, &str, &str); 14] = [
             (|r| r.ok(), "+OK\r\n", "+OK\r\n"),

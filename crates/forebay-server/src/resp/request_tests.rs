@@ -87,7 +87,7 @@ fn quotes_of_inline_lines() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_before_it_arrives() {
+fn commands_that_are_too_large_are_refused_before_they_arrive() {
     let limit = LIMITS.bulk_bytes;
     assert_eq!(
         one(b"*1\r\n$1048577\r\n"),
@@ -165,7 +165,7 @@ fn any_input() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_commands_come_back_however_they_are_cut(
+    fn commands_are_parsed_however_they_are_divided(
         commands in proptest::collection::vec(
             proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..6), 0..6),
         cuts in proptest::collection::vec(any::<usize>(), 0..8),
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_give_the_same_commands_wherever_they_are_cut(
+    fn bytes_give_the_same_commands_however_they_are_divided(
         bytes in any_input(),
         cuts in proptest::collection::vec(any::<usize>(), 0..8),
     ) {
@@ -190,10 +190,12 @@ proptest! {
 }
 
 /// Skips a command that arrives in pieces of `step` bytes. Returns the bytes after it.
-fn behind_too_long(bytes: &[u8], step: usize) -> Result<Vec<u8>, ProtocolError> {
+fn rest_after_long_command(bytes: &[u8], step: usize) -> Result<Vec<u8>, ProtocolError> {
     let mut parser = Parser::default();
     let error = parser.advance(bytes, &LIMITS).expect_err("too long");
-    let (start, missing) = parser.read_until(&error).expect("its end can be found");
+    let (start, missing) = parser
+        .read_until(&error)
+        .expect("the end of the command can be found");
     let mut rest = LongCommand::new(error, missing);
     let (mut at, mut come) = (start, start);
     while !rest.is_over() && come < bytes.len() {
@@ -206,26 +208,26 @@ fn behind_too_long(bytes: &[u8], step: usize) -> Result<Vec<u8>, ProtocolError> 
 }
 
 #[test]
-fn a_command_that_is_too_long_is_passed_over_to_its_end() {
+fn a_command_that_is_too_long_is_skipped_to_its_end() {
     let long = vec![b'$'; (1 << 20) + 1];
     let mut bytes = b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048577\r\n".to_vec();
     bytes.extend(&long);
     bytes.extend(b"\r\n$2\r\nNX\r\n*1\r\n$4\r\nPING\r\n");
     for step in [4096, 65_537, bytes.len()] {
-        let behind = behind_too_long(&bytes, step);
+        let behind = rest_after_long_command(&bytes, step);
         assert_eq!(behind, Ok(b"*1\r\n$4\r\nPING\r\n".to_vec()), "{step}");
     }
     let end = bytes.len();
     bytes.truncate(end - b"$2\r\nNX\r\n*1\r\n$4\r\nPING\r\n".len());
     bytes.extend(b":7\r\n");
     assert_eq!(
-        behind_too_long(&bytes, 4096),
+        rest_after_long_command(&bytes, 4096),
         Err(ProtocolError::NoBulk { got: ':' })
     );
     let endless = b"*2\r\n$3\r\nGET\r\n$536870913\r\n";
     let limit = LIMITS.bulk_bytes;
     assert_eq!(
-        behind_too_long(endless, 64),
+        rest_after_long_command(endless, 64),
         Err(ProtocolError::BulkLength { limit })
     );
 }

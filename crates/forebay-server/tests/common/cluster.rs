@@ -52,7 +52,7 @@ struct MapView {
     suspects: BTreeSet<NodeId>,
     suspected: Vec<NodeId>,
     trusted: Vec<NodeId>,
-    /// `None`: it is to be created again.
+    /// `None`: the next lookup creates it again.
     map: Option<Arc<ClusterMap>>,
 }
 
@@ -86,7 +86,7 @@ impl StandIn {
         reported.map = None;
     }
 
-    /// The nodes that it was asked to suspect, and to trust again.
+    /// The nodes that the server reported as suspected, and as trusted again.
     pub fn reported_of(&self) -> (Vec<u32>, Vec<u32>) {
         let reported = self.reported.lock().expect("not poisoned");
         let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
@@ -137,7 +137,7 @@ impl Member for StandIn {
         let me = self.me;
         Box::pin(async move {
             match &message[..] {
-                b"fail" => Err(io::Error::other("as it was asked to")),
+                b"fail" => Err(io::Error::other("failed as requested")),
                 _ => Ok(Bytes::from(
                     [b"to ", me.to_string().as_bytes(), b": ", &message].concat(),
                 )),
@@ -366,7 +366,7 @@ pub fn push_only(fixture: &Fixture, table: &str, order: Order, version: u32) -> 
         Order::Hashed => CLASSES.map(|(slot, _)| Bound::Slot(slot)),
         Order::Ordered => RANGES.map(|(lower, _)| Bound::Key(lower.to_vec())),
     };
-    fixture.push_cut(table, order, bytes(), rows, lowers.to_vec())
+    fixture.push_partitioned(table, order, bytes(), rows, lowers.to_vec())
 }
 
 pub fn key(n: u32) -> String {

@@ -146,11 +146,11 @@ impl Fixture {
             Order::Hashed => Bound::Slot(0),
             Order::Ordered => Bound::Key(Vec::new()),
         };
-        self.push_cut(table, order, value, rows, vec![lower])
+        self.push_partitioned(table, order, value, rows, vec![lower])
     }
 
-    /// Pushes a version whose partitions begin there.
-    pub fn push_cut(
+    /// Pushes a version whose partitions begin at these keys.
+    pub fn push_partitioned(
         &self,
         table: &str,
         order: Order,
@@ -158,12 +158,12 @@ impl Fixture {
         rows: Pairs,
         lowers: Vec<Bound>,
     ) -> u64 {
-        push_cut(&self.store, table, order, value, (rows, lowers))
+        push_partitioned(&self.store, table, order, value, (rows, lowers))
     }
 }
 
-/// Pushes a version whose partitions begin there, and lets it serve nowhere yet.
-pub fn push_cut(
+/// Pushes a version whose partitions begin at these keys, and does not let it serve.
+pub fn push_partitioned(
     store: &Store,
     table: &str,
     order: Order,
@@ -293,7 +293,7 @@ pub fn lists() -> ((ValueKind, Schema), Pairs) {
     )
 }
 
-/// A reply, as it came.
+/// A reply, as it was received.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     Simple(String),

@@ -8,7 +8,7 @@ use common::{Fixture, Reply};
 use forebay_engine::live::LiveDraft;
 
 #[test]
-fn what_a_multi_makes_of_one_key_takes_memory_once() {
+fn a_multi_holds_one_key_in_memory_once() {
     let mut fixture = Fixture::store();
     fixture.live_as("t", LiveDraft::hashed());
     fixture.start(|_| {});

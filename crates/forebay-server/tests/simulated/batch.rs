@@ -34,18 +34,18 @@ fn version_at(node: &SimNode, table: &str) -> Option<u32> {
     Some(version)
 }
 
-/// All running nodes answer with that version by now.
+/// Checks that all running nodes answer with that version.
 fn serves_everywhere(cluster: &SimCluster, table: &str, version: u32) {
     for node in cluster.nodes.iter().filter(|node| node.is_running()) {
         assert_eq!(version_at(node, table), Some(version), "at {}", node.name());
     }
 }
 
-/// All running nodes soon answer with that version, and none with an older one meanwhile. The
-/// exception is a node that was cut off and has not yet learned of it.
-fn comes_to_serve(cluster: &SimCluster, table: &str, version: u32, cut_off: Option<u8>) {
+/// Waits until all running nodes answer with that version. Meanwhile none answers with an older
+/// one, except a node that was cut off and does not know the version yet.
+fn until_all_serve(cluster: &SimCluster, table: &str, version: u32, cut_off: Option<u8>) {
     for node in cluster.nodes.iter().filter(|node| node.is_running()) {
-        cluster.until("it serves", |_| {
+        cluster.until("the version serves", |_| {
             let found = version_at(node, table)?;
             if found < version && cut_off == Some(node.number) {
                 return None;
@@ -56,13 +56,13 @@ fn comes_to_serve(cluster: &SimCluster, table: &str, version: u32, cut_off: Opti
     }
 }
 
-fn left_out(cluster: &SimCluster, rollout: &Rollout) -> BTreeSet<String> {
+fn excluded_nodes(cluster: &SimCluster, rollout: &Rollout) -> BTreeSet<String> {
     let model = cluster.model();
     let name = |id| model.node_name(id);
     rollout.excluded.iter().copied().map(name).collect()
 }
 
-/// Else its files would be gone from the store, and nodes that have fetched them would serve it.
+/// Otherwise the store would lose its files, and nodes that have fetched them would serve it.
 #[test]
 fn a_table_is_not_dropped_while_its_first_version_is_rolled_out() {
     let cluster = SimCluster::of(3);
@@ -72,7 +72,7 @@ fn a_table_is_not_dropped_while_its_first_version_is_rolled_out() {
     // The rollout waits for it until it counts as excluded.
     cluster.cut_off(others.next().unwrap());
     let pusher = cluster.pusher("words", ROWS, 1);
-    cluster.until("it is rolled out", |cluster| {
+    cluster.until("the version is rolled out", |cluster| {
         let model = cluster.model();
         model.work.rollout_of(&name("words")).map(|_| ())
     });
@@ -86,9 +86,9 @@ fn a_table_is_not_dropped_while_its_first_version_is_rolled_out() {
     assert!(cluster.model().table(&name("words")).is_none());
 }
 
-/// Also if the coordinator restarted meanwhile, so that no node asks it for updates.
+/// This holds even if the coordinator restarted, so that no node asks it for updates.
 #[test]
-fn nodes_hear_soon_of_a_shortened_node_timeout() {
+fn nodes_soon_learn_of_a_shortened_node_timeout() {
     let mut cluster = SimCluster::of(3);
     let set = |seconds| Request::SetTiming {
         timing: Timing::new(Duration::from_secs(seconds)).unwrap(),
@@ -120,7 +120,7 @@ fn a_version_is_read_at_every_node_once_its_push_ends() {
         let timed = TestTimer::new("a push", &cluster);
         let rollout = cluster.push("words", ROWS, version);
         drop(timed);
-        assert_eq!(left_out(&cluster, &rollout), BTreeSet::new());
+        assert_eq!(excluded_nodes(&cluster, &rollout), BTreeSet::new());
         serves_everywhere(&cluster, "words", version);
     }
 }
@@ -148,11 +148,13 @@ fn two_tables_swap_at_one_moment_under_readers() {
     let both = BTreeSet::from(tables.map(name));
     cluster.pointers.rollback(&both).expect("rolled back");
     all_see(1);
-    reading.into_iter().for_each(|one| one.saw(&[1, 2, 1]));
+    reading
+        .into_iter()
+        .for_each(|one| one.check_seen(&[1, 2, 1]));
 }
 
 #[test]
-fn the_coordinator_is_killed_and_comes_back() {
+fn a_push_survives_a_kill_of_the_coordinator() {
     let mut cluster = SimCluster::of(5);
     cluster.push("words", ROWS, 1);
     let lost = cluster.coordinator();
@@ -166,19 +168,19 @@ fn the_coordinator_is_killed_and_comes_back() {
     assert!(cluster.now() - begun < cluster.timing.node_timeout() * 9 / 2);
     drop(timed);
     assert_eq!(
-        left_out(&cluster, &rollout),
+        excluded_nodes(&cluster, &rollout),
         BTreeSet::from([format!("n{lost}")])
     );
     assert_ne!(cluster.coordinator(), lost);
     for one in reading {
         one.until(&cluster, 2);
-        one.saw(&[1, 2]);
+        one.check_seen(&[1, 2]);
     }
     cluster.node(lost).start();
-    comes_to_serve(&cluster, "words", 2, None);
+    until_all_serve(&cluster, "words", 2, None);
     cluster.until_all_up();
     let rollout = cluster.push("words", ROWS, 3);
-    assert_eq!(left_out(&cluster, &rollout), BTreeSet::new());
+    assert_eq!(excluded_nodes(&cluster, &rollout), BTreeSet::new());
     serves_everywhere(&cluster, "words", 3);
 }
 
@@ -189,10 +191,10 @@ fn one_node_is_killed_with_its_disk_and_one_is_cut_off() {
     let coordinator = cluster.coordinator();
     let others: Vec<u8> = (1..=5).filter(|number| *number != coordinator).collect();
     // For each zone there are at least two replicas of each part in other zones.
-    let struck = [[1, 4], [2, 5]]
+    let faulty = [[1, 4], [2, 5]]
         .into_iter()
         .find(|pair| !pair.contains(&coordinator));
-    let [killed, cut] = struck.expect("a zone");
+    let [killed, cut] = faulty.expect("a zone");
     let mut reading = Reading::everywhere(&cluster, &["words"], ROWS);
     for number in [killed.max(cut), killed.min(cut)] {
         drop(reading.remove(usize::from(number) - 1));
@@ -201,7 +203,7 @@ fn one_node_is_killed_with_its_disk_and_one_is_cut_off() {
     cluster.cut_off(cut);
     let rollout = cluster.push("words", ROWS, 2);
     let names = BTreeSet::from([format!("n{killed}"), format!("n{cut}")]);
-    assert_eq!(left_out(&cluster, &rollout), names);
+    assert_eq!(excluded_nodes(&cluster, &rollout), names);
     let status = cluster.client().status().expect("a status");
     let down = status.nodes.iter().filter(|node| node.state == "down");
     assert_eq!(
@@ -218,79 +220,84 @@ fn one_node_is_killed_with_its_disk_and_one_is_cut_off() {
     cluster.node(killed).disk = forebay_io::sim::SimDisk::new();
     cluster.node(killed).start();
     cluster.until_all_up();
-    comes_to_serve(&cluster, "words", 2, None);
+    until_all_serve(&cluster, "words", 2, None);
     let rollout = cluster.push("words", ROWS, 3);
-    assert_eq!(left_out(&cluster, &rollout), BTreeSet::new());
+    assert_eq!(excluded_nodes(&cluster, &rollout), BTreeSet::new());
     serves_everywhere(&cluster, "words", 3);
     for one in reading {
         one.until(&cluster, 3);
-        one.saw(&[1, 2, 3]);
+        one.check_seen(&[1, 2, 3]);
     }
 }
 
 #[test]
-fn nodes_stop_and_start_with_what_they_had() {
+fn nodes_restart_with_their_data() {
     let mut cluster = SimCluster::of(5);
     cluster.push("words", ROWS, 1);
     for _ in 0..2 {
         cluster.nodes.iter_mut().for_each(SimNode::stop);
         cluster.nodes.iter_mut().for_each(SimNode::start);
-        comes_to_serve(&cluster, "words", 1, None);
+        until_all_serve(&cluster, "words", 1, None);
         cluster.until_all_up();
     }
     let rollout = cluster.push("words", ROWS, 2);
-    assert_eq!(left_out(&cluster, &rollout), BTreeSet::new());
+    assert_eq!(excluded_nodes(&cluster, &rollout), BTreeSet::new());
     serves_everywhere(&cluster, "words", 2);
 }
 
 /// The faults of a node during a push.
 #[derive(Debug, Clone, Copy)]
-enum Strike {
+enum NodeFault {
     Kill,
     PowerCut,
     Stop,
     CutOff,
 }
 
-const STRIKES: [Strike; 4] = [Strike::Kill, Strike::PowerCut, Strike::Stop, Strike::CutOff];
+const NODE_FAULTS: [NodeFault; 4] = [
+    NodeFault::Kill,
+    NodeFault::PowerCut,
+    NodeFault::Stop,
+    NodeFault::CutOff,
+];
 
-/// Pushes, during each of which any node fails at any moment and returns at any. The others answer
-/// all the while, from one version, and from the newest one in the end.
+/// During each push, any node fails and returns at any moment. Meanwhile the others answer from one
+/// version, and at the end from the newest one.
 #[test]
-fn pushes_hold_as_any_node_is_struck_at_any_moment() {
+fn pushes_succeed_while_any_node_fails_at_any_moment() {
     let mut cluster = SimCluster::of(4);
     cluster.push("words", ROWS, 1);
     let mut rng = Rng(cluster.seed);
     for version in 2..=5 {
-        let struck = 1 + rng.below(4) as u8;
-        let strike = STRIKES[rng.below(4) as usize];
+        let faulty = 1 + rng.below(4) as u8;
+        let fault = NODE_FAULTS[rng.below(4) as usize];
         let after = Duration::from_millis(rng.below(1500));
         let most_away_ms = 3 * cluster.timing.node_timeout().as_millis() as u64;
         let away = Duration::from_millis(rng.below(most_away_ms));
-        println!("version {version}: {strike:?} of n{struck} after {after:?} for {away:?}");
+        println!("version {version}: {fault:?} of n{faulty} after {after:?} for {away:?}");
         let mut reading = Reading::everywhere(&cluster, &["words"], ROWS);
-        drop(reading.remove(usize::from(struck) - 1));
+        drop(reading.remove(usize::from(faulty) - 1));
         let client = cluster.pusher("words", ROWS, version);
         cluster.sleep(after);
         let cut = rng.next_u64();
-        match strike {
-            Strike::Kill => cluster.node(struck).kill(),
-            Strike::PowerCut => cluster.node(struck).cut_power(cut),
-            Strike::Stop => cluster.node(struck).stop(),
-            Strike::CutOff => cluster.cut_off(struck),
+        match fault {
+            NodeFault::Kill => cluster.node(faulty).kill(),
+            NodeFault::PowerCut => cluster.node(faulty).cut_power(cut),
+            NodeFault::Stop => cluster.node(faulty).stop(),
+            NodeFault::CutOff => cluster.cut_off(faulty),
         }
         cluster.sleep(away);
-        match strike {
-            Strike::CutOff => cluster.world.net.heal(),
-            _ => cluster.node(struck).start(),
+        match fault {
+            NodeFault::CutOff => cluster.world.net.heal(),
+            _ => cluster.node(faulty).start(),
         }
-        client.join().expect("it is rolled out");
-        let cut_off = matches!(strike, Strike::CutOff).then_some(struck);
-        comes_to_serve(&cluster, "words", version, cut_off);
+        client.join().expect("the version is rolled out");
+        let cut_off = matches!(fault, NodeFault::CutOff).then_some(faulty);
+        until_all_serve(&cluster, "words", version, cut_off);
         cluster.until_all_up();
         for one in reading {
             one.until(&cluster, version);
-            one.saw(&[version - 1, version]);
+            one.check_seen(&[version - 1, version]);
         }
     }
 }

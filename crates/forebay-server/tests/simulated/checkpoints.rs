@@ -15,16 +15,16 @@ use forebay_io::{Disk, MemoryDisk, ReadFile};
 
 use super::clients::Writers;
 use super::cluster::{SimCluster, name};
-use super::live::ask_to_cut;
+use super::live::request_split;
 
 /// The files of a node, each read whole.
 #[derive(Debug)]
-struct OfNode {
+struct NodeFiles {
     replicas: Arc<LocalReplicas>,
     id: String,
 }
 
-impl RunFiles for OfNode {
+impl RunFiles for NodeFiles {
     fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>> {
         let read = self
             .replicas
@@ -43,7 +43,7 @@ impl RunFiles for OfNode {
     }
 }
 
-/// `None`: it was overtaken.
+/// Takes a checkpoint; returns `None` if a change of the partitions or leaders prevents it.
 fn checkpoint(cluster: &SimCluster, id: &str) -> Option<TableCheckpoint> {
     let running = cluster.nodes.iter().filter(|node| node.is_running());
     let nodes: Vec<Arc<LocalReplicas>> = running.map(|node| node.replicas()).collect();
@@ -57,7 +57,7 @@ fn checkpoint(cluster: &SimCluster, id: &str) -> Option<TableCheckpoint> {
         }
         let mut parts: Vec<(Vec<u8>, Arc<dyn RunFiles>)> = Vec::new();
         for node in &nodes {
-            let files = OfNode {
+            let files = NodeFiles {
                 replicas: Arc::clone(node),
                 id: id.to_owned(),
             };
@@ -84,7 +84,7 @@ fn checkpoint(cluster: &SimCluster, id: &str) -> Option<TableCheckpoint> {
     }
 }
 
-/// The keys in it, by writer: the number of each.
+/// Returns the numbers of the keys in a checkpoint, by writer.
 fn keys_of(cluster: &SimCluster, taken: &TableCheckpoint) -> BTreeMap<String, BTreeSet<u32>> {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new());
     let (clock, random) = (&cluster.world.clock, &cluster.world.random);
@@ -140,7 +140,7 @@ fn by_writer(keys: &[String]) -> BTreeMap<String, BTreeSet<u32>> {
 }
 
 #[test]
-fn a_checkpoint_is_one_moment_whatever_happens_meanwhile() {
+fn a_checkpoint_is_one_moment_despite_failures_and_splits() {
     let mut cluster = SimCluster::of(3);
     cluster.make_live("t", LiveDraft::hashed());
     let writers = Writers::start(&cluster, "t", &[1, 2]);
@@ -153,7 +153,7 @@ fn a_checkpoint_is_one_moment_whatever_happens_meanwhile() {
             3 => cluster.nodes[1]
                 .replicas()
                 .hand_over(Duration::from_secs(5)),
-            4 => ask_to_cut(&cluster, 1000),
+            4 => request_split(&cluster, 1000),
             _ => {}
         }
         let before = by_writer(&writers.acknowledged_keys());

@@ -110,7 +110,7 @@ impl Reading {
         }
     }
 
-    /// At each node that runs.
+    /// Starts a reader at each running node.
     pub fn everywhere(cluster: &SimCluster, tables: &[&str], rows: u32) -> Vec<Self> {
         let running = cluster.nodes.iter().filter(|node| node.is_running());
         let start = |node| Self::start(&cluster.world, node, tables, rows);
@@ -128,7 +128,7 @@ impl Reading {
     fn over(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("it read on");
+            thread.join().expect("the reader did not panic");
         }
     }
 
@@ -137,8 +137,9 @@ impl Reading {
         std::mem::take(&mut *self.shared.seen())
     }
 
-    /// Ends it and checks that nothing failed, nothing was mixed, and these versions were seen.
-    pub fn saw(self, versions: &[u32]) {
+    /// Ends the reader. Checks that no reply failed or mixed versions, and that it saw these
+    /// versions.
+    pub fn check_seen(self, versions: &[u32]) {
         let seen = self.end();
         assert_eq!((&seen.failed, &seen.mixed), (&Vec::new(), &Vec::new()));
         assert_eq!(seen.versions, versions);
@@ -193,7 +194,7 @@ impl ClientWrites {
 }
 
 impl Writers {
-    /// Two at each of these nodes.
+    /// Starts two writers at each of these nodes.
     pub fn start(cluster: &SimCluster, table: &str, nodes: &[u8]) -> Self {
         let (over, written) = (
             Arc::<AtomicBool>::default(),
@@ -260,7 +261,7 @@ impl Writers {
     fn over(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            thread.join().expect("it wrote on");
+            thread.join().expect("the writer did not panic");
         }
     }
 
@@ -286,7 +287,7 @@ impl ClientWrites {
             self.problems
         );
         for node in cluster.nodes.iter().filter(|node| node.is_running()) {
-            cluster.until("it is ready", |_| {
+            cluster.until("the node is ready", |_| {
                 (node.page("/ready")?.0 == 200).then_some(())
             });
             let values = read(node, &self.acknowledged);
@@ -304,7 +305,7 @@ impl ClientWrites {
             assert_eq!(
                 values,
                 BTreeMap::new(),
-                "refused, and there at {}",
+                "refused, but present at {}",
                 node.name()
             );
         }

@@ -22,7 +22,7 @@ use forebay_io::sim::{IdleClock, SeededRandom, SimDisk, SimNet};
 use forebay_io::{Clock, Random, start_thread};
 use forebay_run::Order;
 
-use super::common::{Pairs, bytes, push_cut};
+use super::common::{Pairs, bytes, push_partitioned};
 use super::node::{STORE, SimNode, SimWorld};
 
 /// The start time of all clusters.
@@ -209,7 +209,7 @@ impl SimCluster {
         if lowers.is_empty() {
             lowers = (0..4).map(|part| Bound::Slot(part * 4096)).collect();
         }
-        push_cut(&self.store, table, order, bytes(), (rows, lowers))
+        push_partitioned(&self.store, table, order, bytes(), (rows, lowers))
     }
 
     /// Pushes rows whose values name `version`, and has them rolled out.
@@ -287,7 +287,7 @@ impl Drop for SoleTurn {
         let end = clock.monotonic() + LEFT_OVER;
         while self.clock.strong_count() > 0 {
             if clock.monotonic() > end && !std::thread::panicking() {
-                panic!("something of the cluster has not ended after {LEFT_OVER:?}");
+                panic!("threads or tasks of the cluster have not ended after {LEFT_OVER:?}");
             }
             clock.sleep(Duration::from_millis(1));
         }

@@ -89,7 +89,7 @@ fn no_acknowledged_write_is_lost_as_nodes_die_and_are_cut_off() {
 }
 
 #[test]
-fn a_node_that_is_stopped_hands_its_partitions_over() {
+fn a_stopping_node_hands_over_its_partitions() {
     let mut cluster = with_table(3);
     let writers = Writers::start(&cluster, "t", &[1, 2]);
     writers.resume(&cluster);
@@ -105,7 +105,7 @@ fn a_node_that_is_stopped_hands_its_partitions_over() {
 
 /// Cuts the power of all nodes at once. The seed decides what remains of unsynced data.
 #[test]
-fn writes_survive_the_end_of_all_nodes() {
+fn writes_survive_the_failure_of_all_nodes() {
     let mut cluster = with_table(3);
     let mut rng = Rng(cluster.seed);
     for round in 0..3 {
@@ -124,9 +124,9 @@ fn writes_survive_the_end_of_all_nodes() {
     }
 }
 
-/// Otherwise it would get traffic that it cannot answer.
+/// Otherwise a node would get traffic that it cannot answer.
 #[test]
-fn no_node_is_ready_before_its_replicas_are_there() {
+fn no_node_is_ready_before_its_replicas_exist() {
     let mut cluster = with_table(3);
     for number in [1, 2] {
         cluster.node(number).kill();
@@ -163,7 +163,7 @@ fn without_a_majority_nothing_is_acknowledged() {
         );
     }
     cluster.node(2).start();
-    cluster.until("writes are taken again", |cluster| {
+    cluster.until("writes are accepted again", |cluster| {
         let mut client = cluster.nodes[0].client(GATEWAY);
         (client.text("SET t:1 2") == "OK").then_some(())
     });
@@ -186,7 +186,7 @@ fn the_coordinator_and_leaders_die_in_turns() {
 }
 
 /// Asks for a split of the table, and does not wait for it.
-pub fn ask_to_cut(cluster: &SimCluster, at: u16) {
+pub fn request_split(cluster: &SimCluster, at: u16) {
     let request = Request::Split {
         table: name("t"),
         at: Bound::Slot(at),
@@ -195,7 +195,7 @@ pub fn ask_to_cut(cluster: &SimCluster, at: u16) {
 }
 
 /// Returns whether a partition of the table begins at this key and has a leader.
-fn is_cut(cluster: &SimCluster, at: u16) -> Option<()> {
+fn is_split(cluster: &SimCluster, at: u16) -> Option<()> {
     let model = cluster.model();
     let mut groups = model.all_groups();
     let found = groups.find(|(_, group)| group.bounds.lower == Bound::Slot(at));
@@ -203,13 +203,13 @@ fn is_cut(cluster: &SimCluster, at: u16) -> Option<()> {
 }
 
 #[test]
-fn nothing_is_lost_as_nodes_die_while_partitions_are_cut() {
+fn nothing_is_lost_if_nodes_die_during_splits() {
     let mut cluster = with_table(3);
     let mut rng = Rng(cluster.seed);
     let writers = Writers::start(&cluster, "t", &[1, 2, 3]);
     writers.resume(&cluster);
     for at in [1000, 5000, 9000, 13_000] {
-        ask_to_cut(&cluster, at);
+        request_split(&cluster, at);
         cluster.sleep(Duration::from_millis(rng.below(1500)));
         let struck = 1 + rng.below(3) as u8;
         cluster.node(struck).kill();
@@ -218,12 +218,12 @@ fn nothing_is_lost_as_nodes_die_while_partitions_are_cut() {
         cluster.node(struck).start();
         // Just after a failure a partition may have no leader, and its split is refused.
         let asked_again = |cluster: &SimCluster| {
-            ask_to_cut(cluster, at);
+            request_split(cluster, at);
             cluster.sleep(Duration::from_secs(1));
             None
         };
-        cluster.until("it is cut", |cluster| {
-            is_cut(cluster, at).or_else(|| asked_again(cluster))
+        cluster.until("the partition is split", |cluster| {
+            is_split(cluster, at).or_else(|| asked_again(cluster))
         });
         writers.resume(&cluster);
     }
@@ -266,7 +266,7 @@ fn a_node_is_drained_under_writers() {
 
 /// The other nodes keep idle connections to it.
 #[test]
-fn a_drained_node_removes_its_tables_although_others_read_there() {
+fn a_drained_node_removes_its_tables_despite_open_connections() {
     let cluster = with_table(4);
     cluster.push("words", 50, 1);
     let keys: Vec<String> = (0..50).map(|n| format!("words:{}", key(n))).collect();
@@ -275,18 +275,18 @@ fn a_drained_node_removes_its_tables_although_others_read_there() {
     }
     drained(&cluster, 4);
     let drained = &cluster.nodes[3];
-    cluster.until("it has no live table", |_| {
+    cluster.until("the node has no live table", |_| {
         drained.live_tables().is_empty().then_some(())
     });
 }
 
 #[test]
-fn a_table_that_is_dropped_is_gone_everywhere() {
+fn a_dropped_table_disappears_on_all_nodes() {
     let cluster = with_table(3);
     assert_eq!(cluster.nodes[0].client(GATEWAY).text("SET t:1 1"), "OK");
     cluster.carry_out(&Request::Drop { table: name("t") });
     for node in &cluster.nodes {
-        cluster.until("it is gone", |_| {
+        cluster.until("the table is gone", |_| {
             let mut client = node.client(GATEWAY);
             let reply = asked(&mut client, &["GET", "t:1"]);
             matches!(reply, Ok(Reply::Error(text)) if text.contains("no table")).then_some(())

@@ -120,7 +120,7 @@ impl SimNode {
     pub fn start(&mut self) {
         assert!(!self.is_running(), "{} runs", self.name());
         for ending in self.ending.drain(..) {
-            ending.join().expect("it ended well");
+            ending.join().expect("the process did not panic");
         }
         self.world.net.revive(self.host());
         let mut config = ServerConfig {
@@ -190,7 +190,7 @@ impl SimNode {
         }
     }
 
-    /// Kills its process. Its writes remain, and no other node hears from it any more.
+    /// Kills its process. Its writes remain, and it sends nothing more to other nodes.
     pub fn kill(&mut self) {
         let Some(process) = self.process.take() else {
             return;
@@ -199,7 +199,7 @@ impl SimNode {
         self.disk.plan(0, Fault::Dead);
         // Reaches the plan, which waits for a call.
         let reached = forebay_io::Disk::exists(&self.disk, Path::new(CACHE));
-        assert!(reached.is_err(), "it is dead");
+        assert!(reached.is_err(), "the disk is dead");
         self.disk = self.disk.after_kill();
         // Threads cannot be killed. They find a dead disk and no network, and end in their time.
         let name = format!("killed-{}", self.name());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_host::load_proposal;
+use forebay_host::Effect;
 use forebay_replica::GroupId;
 
 use super::commons::ReplicaCommons;
@@ -24,8 +24,8 @@ impl ReplicaCommons {
                 && self.is_due(now, order, load)
             {
                 let done = Box::new(|_| ());
-                let proposal = load_proposal(load.number);
-                self.host.propose(order.group, vec![(proposal, done)]);
+                let effect = Effect::Load(load.number).encode();
+                self.host.propose(order.group, effect, done);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use forebay_engine::live::LiveTable;
+use forebay_engine::live::{LiveTable, PartitionSize};
 use forebay_engine::{Bounds, PartitionId, TableName};
 use forebay_host::{EngineLog, GroupState, PartitionState, ReplicaHost};
 use forebay_io::Clock;
@@ -14,17 +14,19 @@ use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
 use super::checkpoints::Checkpoints;
+use super::host::Waker;
 use super::load_runs::{LoadRuns, ProposedLoad};
 use super::roster::SharedRoster;
 use super::settling::SettlingReplicas;
-use super::size_cache::SizeCache;
 use super::source::CopySource;
 use super::staged_files::StagedFiles;
-use super::waker::Waker;
 use super::{OpenLiveTables, ReplicaParts};
 use crate::local::traffic::TrafficSeen;
 use crate::measures::reports::ReplicaProblem;
 use crate::routing::live::ReplicaOrder;
+
+/// The time after which a partition is measured again.
+const MEASURE_AGAIN: Duration = Duration::from_secs(10);
 
 /// A replica, by its group and its peer.
 pub type ReplicaPlace = (GroupId, PeerId);
@@ -59,6 +61,36 @@ pub struct PreparedSplit {
     /// See [`LiveTable::prepare_split`].
     pub number: u64,
     pub begun: Duration,
+}
+
+/// The last measured size of each group that this node leads, and its time. Groups are measured
+/// now and then, because a plan needs no exact number.
+#[derive(Debug, Default)]
+pub struct SizeCache(Mutex<BTreeMap<GroupId, (Duration, PartitionSize)>>);
+
+impl SizeCache {
+    /// Returns the last size if it is recent. Otherwise measures it with `look`, which gets the
+    /// previous size.
+    pub fn seen(
+        &self,
+        group: GroupId,
+        now: Duration,
+        look: impl FnOnce(Option<&PartitionSize>) -> Option<PartitionSize>,
+    ) -> Option<PartitionSize> {
+        let known = self.0.lock().get(&group).cloned();
+        if let Some((at, size)) = &known
+            && now.saturating_sub(*at) < MEASURE_AGAIN
+        {
+            return Some(size.clone());
+        }
+        let size = look(known.as_ref().map(|(_, size)| size))?;
+        self.0.lock().insert(group, (now, size.clone()));
+        Some(size)
+    }
+
+    pub fn forget(&self, group: GroupId) {
+        self.0.lock().remove(&group);
+    }
 }
 
 /// The replicas of a node, and the parts that its threads share.

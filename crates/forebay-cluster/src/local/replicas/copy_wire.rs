@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_changed_on_its_way_is_refused() {
+    fn a_part_damaged_in_transit_is_refused() {
         let answer = summed(b"part");
         assert_eq!(part_of(answer.clone(), 4).unwrap(), &b"part"[..]);
         assert!(part_of(answer.clone(), 5).is_err());

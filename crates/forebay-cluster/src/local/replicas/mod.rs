@@ -6,43 +6,39 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `keeping` | orders: which tables this node has, and the end of the others |
-//! | `peers` | single replicas: creates, runs and removes them |
-//! | `opening`, `note` | a table with its log, and the peers of its partitions |
-//! | `children` | replicas that result from splits |
-//! | `steering`, `reporting`, `sizes` | actions of leaders; reports to the cluster |
+//! | `carry_out_orders` | orders: which tables this node has, and the end of the others |
+//! | `peers` | single replicas: creates, runs and removes them; replicas that result from splits |
+//! | `opening`, `peers_file` | a table with its log, and the peers of its partitions |
+//! | `steering`, `reporting` | actions of leaders; reports to the cluster |
 //! | `settling` | whether all replicas are ready, for rolling restarts |
 //! | `checkpoints`, `checkpoint_steps` | the led parts of a table at one moment, for a backup |
 //! | `copy_fetcher`, `source`, `copy_wire` | copies of partitions: fetches and serves them |
 //! | `load_fetcher`, `load_runs`, `staged_files`, `adding` | loads and their runs |
-//! | `pace` | the rate at which the log is sent to other nodes |
+//! | `host` | starts the host; the rate at which it sends the log; the wake-up of threads |
 //! | `roster`, `commons` | addresses of peers; state that the threads share |
-//! | `worker`, `waker` | the thread, and its wake-up |
+//! | `worker` | the thread |
 
 mod adding;
 mod carry_out_orders;
 mod checkpoint_steps;
 mod checkpoints;
-mod children;
 mod commons;
 mod copy_fetcher;
 mod copy_wire;
+mod host;
 mod load_fetcher;
 mod load_runs;
 mod opening;
-mod pace;
 mod peers;
 mod peers_file;
 mod reporting;
 mod roster;
 mod settling;
-mod size_cache;
 mod source;
 mod staged_files;
 mod steering;
 #[cfg(test)]
 mod tests;
-mod waker;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -56,7 +52,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
-use forebay_host::{Commands, EngineLog, GroupFacts, HostParts, ReplicaHost};
+use forebay_host::{EngineLog, GroupFacts, ReplicaHost};
 use forebay_io::{Clock, Disk, Random};
 use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, TICK};
@@ -72,14 +68,13 @@ pub use checkpoints::PartError;
 use commons::ReplicaCommons;
 use copy_fetcher::CopyFetcherParts;
 use copy_wire::CopyQuestion;
+use host::{Waker, start_host};
 use load_fetcher::LoadFetcher;
 use opening::TableOpener;
-use pace::TailPace;
 use peers::PeerMaker;
-use roster::{RosterSender, SharedRoster};
+use roster::SharedRoster;
 pub use settling::ReplicaWait;
 pub use staged_files::StagedFiles;
-use waker::Waker;
 use worker::ReplicaWorker;
 
 /// The live tables that are open on this node, by name.
@@ -91,7 +86,6 @@ pub struct ReplicaParts {
     /// The node's cache. Its live tables are those of which the node has replicas. It also provides
     /// files, clock and randomness.
     pub cache: Store,
-    pub commands: Arc<dyn Commands>,
     pub peers: Arc<dyn Peers>,
     /// The memory for writes to all live tables that are not in runs yet.
     pub memory_bytes: usize,
@@ -149,7 +143,6 @@ impl LocalReplicas {
                 log_retention_bytes: parts.log_retention_bytes,
             },
             maker: PeerMaker {
-                commands: parts.commands,
                 copy_fetcher: CopyFetcherParts {
                     peers: parts.peers,
                     roster,
@@ -282,26 +275,6 @@ impl LocalReplicas {
         self.stop();
         self.keeper.lock().close();
     }
-}
-
-fn start_host(
-    parts: &ReplicaParts,
-    clock: &Arc<dyn Clock>,
-    roster: &Arc<SharedRoster>,
-    watch: &Arc<Waker>,
-) -> io::Result<ReplicaHost> {
-    ReplicaHost::start(HostParts {
-        clock: Arc::clone(clock),
-        post: Arc::new(RosterSender {
-            roster: Arc::clone(roster),
-            peers: Arc::clone(&parts.peers),
-        }),
-        pace: Arc::new(TailPace(Arc::clone(&parts.throttle))),
-        watch: Arc::clone(watch) as _,
-        appliers: parts.appliers,
-        // The range is so large that no process reaches the numbers of the next one.
-        first_request: parts.cache.random().next_u64() >> 1,
-    })
 }
 
 impl Drop for LocalReplicas {

@@ -1,4 +1,4 @@
-//! Creates, runs and removes single replicas.
+//! Creates, runs and removes single replicas, and creates those of the children of a split.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,19 +8,18 @@ use forebay_engine::live::PartitionContent;
 use forebay_engine::replica_log::EntryPlace;
 use forebay_engine::{Bounds, PartitionId, PartitionRange};
 use forebay_host::{
-    Commands, ForcedPeer, NewReplica, PartitionState, StateParts, begin_alone, place_of,
-    start_again,
+    ChildReplica, ChildReplicas, EngineLog, ForcedPeer, NewReplica, PartitionState, StateError,
+    StateParts, WriteError, begin_alone, place_of, start_again,
 };
 use forebay_replica::Start;
 use parking_lot::Mutex;
 use tracing::info;
 
-use super::children::TableChildren;
 use super::commons::{ReplicaCommons, RunningReplica};
 use super::copy_fetcher::{CopyFetcherParts, PeerCopyFetcher};
 use super::load_runs::LoadRuns;
 use super::opening::{HeldTable, KeepError, found};
-use super::peers_file::{SavedChild, SavedPeer};
+use super::peers_file::{SavedChild, SavedPeer, SavedPeers};
 use super::roster::nodes_of;
 use crate::measures::reports::ReplicaProblem;
 use crate::routing::live::ReplicaOrder;
@@ -28,7 +27,6 @@ use crate::routing::live::ReplicaOrder;
 /// The parts from which replicas are created.
 #[derive(Debug)]
 pub struct PeerMaker {
-    pub commands: Arc<dyn Commands>,
     pub copy_fetcher: CopyFetcherParts,
     pub loads: Arc<LoadRuns>,
 }
@@ -195,7 +193,6 @@ impl PeerMaker {
             order.partition,
             peer.group,
             StateParts {
-                commands: Arc::clone(&self.commands),
                 copy_fetcher: Arc::new(copy_fetcher),
                 loads: Arc::clone(&self.loads) as _,
             },
@@ -252,5 +249,40 @@ impl PeerMaker {
         );
         held.running.insert(order.group);
         Ok(())
+    }
+}
+
+/// The log and the note in which the replicas of one table's children are recorded, when a
+/// partition is split.
+#[derive(Debug)]
+pub struct TableChildren {
+    pub log: Arc<EngineLog>,
+    pub note: Arc<SavedPeers>,
+}
+
+impl ChildReplicas for TableChildren {
+    fn begin(&self, children: &[ChildReplica]) -> Result<(), StateError> {
+        for child in children {
+            let begun = self.log.begin_child(child.group);
+            begun.map_err(|error| match error {
+                WriteError::Full(problem) => StateError::Later(problem),
+                WriteError::Broken(problem) => StateError::Never(problem),
+            })?;
+        }
+        let written = self.note.change(|note| {
+            children.iter().fold(note.clone(), |note, child| {
+                let peer = SavedPeer {
+                    partition: child.partition,
+                    group: child.group,
+                    peer: child.peer,
+                };
+                let noted = SavedChild {
+                    group: child.group,
+                    planned_in: child.planned_in,
+                };
+                note.without(peer).with(peer).with_child(noted)
+            })
+        });
+        written.map_err(|error| StateError::Later(error.to_string()))
     }
 }

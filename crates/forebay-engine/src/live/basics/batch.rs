@@ -57,11 +57,23 @@ impl Batch {
         self.push(key, Operation::Delta(delta));
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// Parses operations in the encoding of the log; `None` if the bytes are anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut records = Records::new(bytes);
+        let operations = records.by_ref().count();
+        records.is_at_end().then(|| Self {
+            bytes: bytes.to_vec(),
+            operations,
+        })
+    }
+
+    /// Returns the operations in the encoding of the log.
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub(crate) fn records(&self) -> Records<'_> {
+    /// Returns the keys with their operations, in order.
+    pub fn records(&self) -> impl Iterator<Item = (&[u8], Operation<'_>)> {
         Records {
             bytes: &self.bytes,
             at: 0,

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_known_to_lead_is_asked_every_other_time_and_all_others_in_turn() {
+    fn a_known_leader_is_asked_every_other_time_and_the_others_in_turn() {
         let turns = |leads_first, nodes| -> Vec<usize> {
             let turns = (0..6).map(|attempt| turn(attempt, leads_first, nodes));
             turns.collect()

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_cluster::{LivePlace, LivePlaces};
@@ -15,12 +16,12 @@ use super::super::ask::{Requester, Unanswered, all};
 use super::super::page::Spot;
 use super::super::split;
 use super::LiveAnswer;
+use super::leader_write::WriteCommands;
 use super::parts::most_open;
 use super::piece::{PartAsk, PartWanted};
-use super::write::{PartWrite, WriteItem};
+use super::write::PartWrite;
 use crate::command::{Command, DeleteRequest, batch_table, no_key_order, no_permission, no_table};
 use crate::execute::Outcome;
-use crate::proposal::{ProposalHead, WireProposal};
 use crate::resp::{Args, OwnedArgs, Reply};
 use crate::users::Verb;
 
@@ -125,18 +126,16 @@ pub async fn one(
     ask: &PartAsk,
     args: &OwnedArgs,
 ) -> Result<Bytes, Unanswered> {
-    let head = ProposalHead::From([ask.from.tagged()].iter().collect());
-    let resp3 = requester.work.resp3;
-    let commands = std::iter::once(args.borrow());
+    let commands = WriteCommands::Delete {
+        args: args.clone(),
+        from: ask.from.clone(),
+        framed: ask.command(),
+    };
     let write = PartWrite {
         requester,
         at: ask.at(),
-        items: vec![WriteItem {
-            slot: None,
-            proposal: WireProposal::encode(resp3, false, Some(&head), commands),
-            commands: ask.command().into(),
-            count: 1,
-        }],
+        commands: Arc::new(commands),
+        slots: vec![None],
     };
     write.one().await
 }

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn values_go_with_their_keys() {
+    fn values_stay_with_their_keys() {
         let wanted = [
             (1, vec![0, 2], "mset t:b 1 t:b 3".to_owned()),
             (0, vec![1], "mset t:a 2".to_owned()),

@@ -6,7 +6,8 @@
 //! | --- | --- |
 //! | `spot` | places of keys; commands divided by partition |
 //! | `lead` | the leader of a partition, and the route to it |
-//! | `write` | proposals |
+//! | `write` | writes: on this node if it leads, else forwarded |
+//! | `leader_write` | evaluates commands and proposes their effects |
 //! | `read` | reads with a permit |
 //! | `parts` | commands on keys of several partitions |
 //! | `gets` | consecutive GETs |
@@ -20,6 +21,7 @@ mod command_target;
 mod deletes;
 mod gets;
 mod key_spot;
+mod leader_write;
 mod parts;
 mod piece;
 mod read;
@@ -28,7 +30,6 @@ mod watched_keys;
 mod write;
 mod writes;
 
-use crate::applying::check_proposed;
 use crate::command::{
     Answer, COMMANDS, CommandError, QueuedCommands, Run, batch_table, check_key, no_permission,
     no_table, split,
@@ -145,7 +146,7 @@ fn check(
     }
     for (place, args) in commands {
         if writes_any {
-            check_proposed(*place, args, multi != Multi::No)?;
+            check_write(*place, args, multi != Multi::No)?;
         } else if COMMANDS[*place].is_of_all_tables() {
             let name = requester.name(*place);
             return Err(CommandError::error(format!(
@@ -155,6 +156,24 @@ fn check(
         check_keys(requester, live, *place, args, writes_any)?;
     }
     Ok(true)
+}
+
+/// Refuses commands that a partition's leader cannot evaluate with others that write.
+fn check_write(place: usize, args: &Args<'_>, is_multi: bool) -> Answer {
+    let command = &COMMANDS[place];
+    if !command.takes(args.len()) {
+        return Err(command.arity_error());
+    }
+    match command.run {
+        Run::Edit { .. } | Run::Many { .. } | Run::Together(_) => Ok(()),
+        Run::Read(_) | Run::Session(_) if is_multi && command.is_of_no_table() => Ok(()),
+        Run::Read(_) if is_multi && command.keys.first > 0 => Ok(()),
+        Run::RangeDelete(_) if !is_multi => Ok(()),
+        _ => Err(CommandError::error(format!(
+            "ERR {} cannot be in a MULTI that writes, which is for commands on keys",
+            command.name.to_uppercase()
+        ))),
+    }
 }
 
 /// Refuses keys that the user may not access or that no table accepts.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_cluster::LivePlaces;
@@ -12,12 +13,12 @@ use super::super::elsewhere;
 use super::super::frame::command as framed;
 use super::super::split;
 use super::key_spot::{CommandPart, LiveAt, LiveSpot, divide};
+use super::leader_write::{MOST_EFFECT_BYTES, WriteCommands};
 use super::read::{PartRead, last_of};
-use super::watched_keys::framed as framed_watches;
-use super::write::{PartWrite, WriteItem};
+use super::watched_keys::framed_multi;
+use super::write::PartWrite;
 use crate::command::{COMMANDS, QueuedCommands, Run, Watches, split as split_key};
 use crate::execute::Outcome;
-use crate::proposal::{MOST_PROPOSAL_BYTES, ProposalHead, WireProposal};
 use crate::resp::{Args, OwnedArgs, Reply};
 use crate::work::Task;
 
@@ -90,14 +91,14 @@ pub async fn answer(
     put_together(requester, joined, &parts, answers)
 }
 
-/// Refuses a proposal that does not fit in a log entry.
-pub fn check_size(proposal: Bytes) -> Result<Bytes, Unanswered> {
-    match proposal.len() <= MOST_PROPOSAL_BYTES {
-        true => Ok(proposal),
+/// Refuses commands that are larger than any effect may be.
+pub fn check_size<'a>(commands: impl Iterator<Item = Args<'a>>) -> Result<(), Unanswered> {
+    let bytes = commands.map(|args| args.byte_len()).sum::<usize>();
+    match bytes <= MOST_EFFECT_BYTES {
+        true => Ok(()),
         false => Err(Unanswered::Reply(format!(
-            "ERR a command of {} bytes: a live table of a cluster takes commands of at most \
-             {MOST_PROPOSAL_BYTES}",
-            proposal.len()
+            "ERR a command of {bytes} bytes: a live table of a cluster takes commands of at most \
+             {MOST_EFFECT_BYTES}",
         ))),
     }
 }
@@ -187,22 +188,11 @@ impl<'a> PartitionCommands<'a> {
 
     /// Returns the commands as clients send them, and the number of their replies.
     fn framed(&self) -> (Vec<u8>, usize) {
-        let mut commands = Vec::new();
-        if !self.watches.is_empty() {
-            commands.extend(framed_watches(&self.watches.versions()));
-        }
-        let word = |word: &'static [u8]| framed(std::iter::once(word));
         if self.is_multi {
-            commands.extend(word(b"MULTI"));
+            return framed_multi(&self.commands, &self.watches);
         }
-        for args in self.args() {
-            commands.extend(framed(args.iter()));
-        }
-        if self.is_multi {
-            commands.extend(word(b"EXEC"));
-        }
-        let more = if self.is_multi { 2 } else { 0 };
-        (commands, self.commands.len() + more)
+        let commands = self.args().flat_map(|args| framed(args.iter()));
+        (commands.collect(), self.commands.len())
     }
 
     async fn write(
@@ -211,46 +201,31 @@ impl<'a> PartitionCommands<'a> {
         keys: Vec<Vec<u8>>,
         may_move: bool,
     ) -> Result<Bytes, Unanswered> {
-        let requester = self.requester;
-        let watched = (!self.watches.is_empty()).then(|| self.watches.versions());
-        let head = watched.map(ProposalHead::Watched);
-        let (resp3, head) = (requester.work.resp3, head.as_ref());
-        let proposal = check_size(WireProposal::encode(
-            resp3,
-            self.is_multi,
-            head,
-            self.args(),
-        ))?;
-        let (commands, count) = match (self.is_multi, head) {
-            (false, None) => (WireProposal::command_of(&proposal), 1),
-            _ => {
-                let (commands, count) = self.framed();
-                (Bytes::from(commands), count)
-            }
+        check_size(self.args())?;
+        let commands = match self.is_multi {
+            false => WriteCommands::Each(self.commands.clone()),
+            true => WriteCommands::Multi(self.queued()),
         };
         let slot = spots.first().and_then(|spot| spot.slot);
-        let item = WriteItem {
-            slot: slot.filter(|_| may_move),
-            proposal,
-            commands,
-            count,
-        };
         let write = PartWrite {
-            requester,
+            requester: self.requester,
             at: LiveAt::Keys(keys),
-            items: vec![item],
+            commands: Arc::new(commands),
+            slots: vec![slot.filter(|_| may_move)],
         };
         write.one().await
+    }
+
+    fn queued(&self) -> QueuedCommands {
+        let watches = self.watches.replicated_only();
+        QueuedCommands::of(self.commands.clone()).watching(watches)
     }
 
     async fn read(&self, keys: Vec<Vec<u8>>, may_move: bool) -> Result<Bytes, Unanswered> {
         let (commands, count) = self.framed();
         let task = || match (self.is_multi, self.commands.first()) {
             (false, Some((place, args))) => Task::One(*place, args.clone()),
-            _ => {
-                let watches = self.watches.replicated_only();
-                Task::Exec(QueuedCommands::of(self.commands.clone()).watching(watches))
-            }
+            _ => Task::Exec(self.queued()),
         };
         let counts = (1, count);
         let read = PartRead {
@@ -354,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_in_the_order_of_their_keys() {
+    fn items_are_in_the_order_of_their_keys() {
         let parts = [part(1, &[0, 2]), part(2, &[1])];
         let replies = [&b"*2\r\n:1\r\n:3\r\n"[..], b"*1\r\n:2\r\n"].map(Bytes::from_static);
         let found = items(&parts, &replies).unwrap();

@@ -334,7 +334,7 @@ mod tests {
     use crate::resp::{Parser, RequestLimits};
 
     #[test]
-    fn what_is_asked_is_read_as_it_was_written() {
+    fn part_requests_are_read_as_they_are_written() {
         let words = |words: &[&str]| words.iter().collect::<OwnedArgs>();
         let page = |until, count| PartWanted::Page { until, count };
         for (from, wanted) in [

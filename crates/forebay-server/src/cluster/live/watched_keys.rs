@@ -13,9 +13,24 @@ use crate::resp::{OwnedArgs, Parser, RequestLimits};
 const WATCHED: &str = "fb.watched";
 
 /// Encodes watched keys for a frame. Each key is followed by its version.
-pub fn framed(versions: &OwnedArgs) -> Vec<u8> {
+fn framed_watches(versions: &OwnedArgs) -> Vec<u8> {
     let versions = versions.borrow();
     command(std::iter::once(WATCHED.as_bytes()).chain(versions.iter()))
+}
+
+/// Encodes a MULTI for a frame, with its watched keys. Returns it with the number of its replies.
+pub fn framed_multi(commands: &[(usize, OwnedArgs)], watches: &Watches) -> (Vec<u8>, usize) {
+    let mut framed = match watches.is_empty() {
+        true => Vec::new(),
+        false => framed_watches(&watches.versions()),
+    };
+    let word = |word: &'static [u8]| command(std::iter::once(word));
+    framed.extend(word(b"MULTI"));
+    for (_, args) in commands {
+        framed.extend(command(args.borrow().iter()));
+    }
+    framed.extend(word(b"EXEC"));
+    (framed, commands.len() + 2)
 }
 
 /// Parses the watched keys of a frame and returns them with the commands after them. `None` if
@@ -40,18 +55,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_watched_is_read_as_it_was_written() {
+    fn watched_keys_are_read_as_they_are_written() {
         let version = "0".repeat(32);
         let words: [&str; 4] = ["t:a", &version, "u:b\r\n", &version];
         let versions: OwnedArgs = words.iter().collect();
         let multi = command([&b"MULTI"[..]].into_iter());
-        let sent = [framed(&versions), multi.clone()].concat();
+        let sent = [framed_watches(&versions), multi.clone()].concat();
         let (watches, behind) = parse(&sent).unwrap().unwrap();
         assert_eq!(watches.versions(), versions);
         assert_eq!(behind, multi);
         assert!(parse(&multi).is_none() && parse(b"").is_none());
         for words in [&["t:a"][..], &["t:a", "x"], &["a", &version]] {
-            let sent = framed(&words.iter().collect());
+            let sent = framed_watches(&words.iter().collect());
             assert!(parse(&sent).unwrap().is_err(), "{words:?}");
         }
     }

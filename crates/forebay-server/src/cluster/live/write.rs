@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_cluster::NodeId;
 use forebay_cluster::map::MapNode;
-use forebay_host::WriteDone;
+use forebay_host::{Answer, Effect};
 use forebay_io::within;
 use forebay_replica::{GroupId, Refusal};
 use tokio::sync::oneshot;
@@ -15,13 +16,16 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::super::ask::{Requester, Unanswered};
 use super::super::counts::Proposed;
-use super::super::frame::{ForwardHeader, NOT_HERE, reason};
+use super::super::frame::{ForwardHeader, NOT_HERE, command as framed_command, reason};
 use super::super::link::PeerAnswer;
 use super::super::place::moved_to;
 use super::super::split;
 use super::command_target::CommandTarget;
-use super::key_spot::LiveAt;
-use crate::applying::is_elsewhere;
+use super::key_spot::{LiveAt, LiveSpot};
+use super::leader_write::{
+    EvaluatedWrite, LeaderWrite, MOST_EFFECT_BYTES, NotProposed, ProposalAnswer, WriteCommands,
+};
+use super::watched_keys::framed_multi;
 
 /// The time between two checks of the leader while another node's answer is awaited, and the number
 /// of checks before this node stops waiting. The answer may be on its way.
@@ -35,26 +39,18 @@ const LEAST_TIME: Duration = Duration::from_millis(1);
 const NO_REPLICAS: &str = "NOREPLICAS";
 
 const CUT: &str = "the partition was split a moment ago";
+const NOT_LEADING: &str = "the replica here leads no more";
 
-/// Items that are proposed to one partition together, in this order. Each gets an answer of its
-/// own.
+/// Commands that are proposed to one partition together, in this order.
 #[derive(Debug)]
 pub struct PartWrite<'a> {
     pub requester: &'a Requester<'a>,
     /// All keys, if the write is about keys.
     pub at: LiveAt,
-    pub items: Vec<WriteItem>,
-}
-
-/// A command, or the commands of a MULTI.
-#[derive(Debug)]
-pub struct WriteItem {
-    /// The slot by which a client may be redirected, if all keys have the same one.
-    pub slot: Option<u16>,
-    pub proposal: Bytes,
-    /// The commands as clients send them. The last reply is the answer.
-    pub commands: Bytes,
-    pub count: usize,
+    pub commands: Arc<WriteCommands>,
+    /// For each answer, the slot by which a client may be redirected, if all keys have the same
+    /// one.
+    pub slots: Vec<Option<u16>>,
 }
 
 /// The reason why an attempt did not write.
@@ -99,8 +95,8 @@ impl PartWrite<'_> {
 
     async fn tries(&self) -> Vec<Result<Bytes, Unanswered>> {
         let mut answers: Vec<Option<Result<Bytes, Unanswered>>> = Vec::new();
-        answers.resize_with(self.items.len(), || None);
-        let mut left: Vec<usize> = (0..self.items.len()).collect();
+        answers.resize_with(self.slots.len(), || None);
+        let mut left: Vec<usize> = (0..self.slots.len()).collect();
         let mut attempt = 0;
         loop {
             let tried = self.once(&left, attempt).await;
@@ -191,21 +187,104 @@ impl PartWrite<'_> {
             let why = "where the table's partitions are is not known here yet".to_owned();
             return all(&WriteFailure::Certain(why));
         };
-        let may_move = items.iter().all(|at| self.items[*at].slot.is_some());
+        let may_move = items.iter().all(|at| self.slots[*at].is_some());
         match requester.lead(&spot, may_move, attempt) {
-            CommandTarget::Here => {
-                let proposals = items.iter().map(|at| self.items[*at].proposal.clone());
-                propose(requester, spot.group, proposals.collect()).await
-            }
+            CommandTarget::Here => self.propose_all(&spot, items).await,
             _ if requester.is_last() => all(&WriteFailure::Certain(String::new())),
             CommandTarget::Moved(address) => {
-                let slots = items.iter().map(|at| self.items[*at].slot.unwrap_or(0));
+                let slots = items.iter().map(|at| self.slots[*at].unwrap_or(0));
                 let moved = slots.map(|slot| Err(WriteFailure::Reply(moved_to(slot, &address))));
                 moved.collect()
             }
             CommandTarget::Node(node) => self.forward(&node, items).await,
             CommandTarget::Unknown(why) => all(&WriteFailure::Certain(why)),
             CommandTarget::CutOff(words) => all(&WriteFailure::Reply(words)),
+        }
+    }
+
+    /// Evaluates these commands on this node's replica, which leads, and proposes them. Those whose
+    /// effects do not fit in one entry are proposed in parts.
+    async fn propose_all(&self, spot: &LiveSpot, items: &[usize]) -> Vec<WriteAttempt> {
+        let Some(write) = self.leader_write(spot) else {
+            let why = WriteFailure::Certain("no replica is here".to_owned());
+            return vec![Err(why); items.len()];
+        };
+        let (mut left, mut most) = (items, items.len());
+        let (mut proposed, mut failed) = (Vec::new(), None);
+        while !left.is_empty() {
+            let (chosen, behind) = left.split_at(most.min(left.len()));
+            match self.propose(&write, chosen).await {
+                Ok(part) => {
+                    proposed.push((chosen.len(), part));
+                    left = behind;
+                }
+                Err(NotProposed::TooLarge(_)) if chosen.len() > 1 => {
+                    most = chosen.len().div_ceil(2);
+                }
+                Err(why) => {
+                    failed = Some(failure(why));
+                    break;
+                }
+            }
+        }
+        let mut tried: Vec<WriteAttempt> = Vec::with_capacity(items.len());
+        for (count, part) in proposed {
+            let (answer, replies) = part.split();
+            match answered(self.requester, answer).await {
+                Ok(answer) => tried.extend(replies.into_bytes(answer).into_iter().map(Ok)),
+                Err(why) => tried.extend(vec![Err(why); count]),
+            }
+        }
+        let why = failed.unwrap_or_else(|| uncertain("it has no answer"));
+        tried.resize(items.len(), Err(why));
+        tried
+    }
+
+    /// Proposes commands once this replica can evaluate them.
+    async fn propose(
+        &self,
+        write: &LeaderWrite,
+        chosen: &[usize],
+    ) -> Result<EvaluatedWrite, NotProposed> {
+        let requester = self.requester;
+        let clock = requester.work.shared.store.clock();
+        loop {
+            let woken = match write.propose(chosen).await {
+                Err(NotProposed::Waits(woken)) => woken,
+                proposed => return proposed,
+            };
+            if within(&**clock, requester.left(), woken).await.is_none() {
+                let why = "what it depends on was not applied in time".to_owned();
+                return Err(NotProposed::Unable(why));
+            }
+        }
+    }
+
+    fn leader_write(&self, spot: &LiveSpot) -> Option<LeaderWrite> {
+        let work = self.requester.work;
+        let tables = work.shared.tables().keep();
+        Some(LeaderWrite {
+            shared: Arc::clone(&work.shared),
+            replicas: self.requester.cluster.member().replicas()?,
+            table: tables.live(self.at.table())?.clone(),
+            partition: spot.partition,
+            group: spot.group,
+            commands: Arc::clone(&self.commands),
+            resp3: work.resp3,
+        })
+    }
+
+    /// Returns these commands as clients send them, and how many replies each answer has before
+    /// it, itself included.
+    fn framed(&self, items: &[usize]) -> (Vec<u8>, usize) {
+        match &*self.commands {
+            WriteCommands::Each(all) => {
+                let chosen = items.iter().filter_map(|at| all.get(*at));
+                let commands = chosen.map(|(_, args)| framed_command(args.borrow().iter()));
+                (commands.collect::<Vec<_>>().concat(), 1)
+            }
+            WriteCommands::Multi(queued) => framed_multi(&queued.commands, &queued.watches),
+            WriteCommands::Delete { framed, .. } => (framed.clone(), 1),
         }
     }
 
@@ -268,8 +347,8 @@ impl PartWrite<'_> {
             versions: "",
         };
         let links = requester.cluster.links(requester.work.worker);
-        let commands = items.iter().map(|at| &self.items[*at].commands[..]);
-        let frame = header.frame(&commands.collect::<Vec<_>>().concat());
+        let (commands, count) = self.framed(items);
+        let frame = header.frame(&commands);
         let all = |why: &WriteFailure| vec![Err(why.clone()); items.len()];
         let limit = requester.left();
         if limit < LEAST_TIME {
@@ -303,8 +382,7 @@ impl PartWrite<'_> {
             return all(&garbled(node));
         };
         let mut at = 0;
-        let taken = items.iter().map(|item| {
-            let count = self.items[*item].count;
+        let taken = items.iter().map(|_| {
             let its = &replies[at.min(replies.len())..(at + count).min(replies.len())];
             at += count;
             taken(node, &bytes, (its, count), at > count)
@@ -354,49 +432,33 @@ fn garbled(node: &MapNode) -> WriteFailure {
     uncertain(&format!("what node {} answers is no reply", node.name))
 }
 
-/// Proposes the items to this node's replica in this order. It must lead to accept them.
-async fn propose(
-    requester: &Requester<'_>,
-    group: GroupId,
-    proposals: Vec<Bytes>,
-) -> Vec<WriteAttempt> {
-    let Some(replicas) = requester.cluster.member().replicas() else {
-        let why = WriteFailure::Certain("no replica is here".to_owned());
-        return vec![Err(why); proposals.len()];
-    };
-    let mut answers = Vec::with_capacity(proposals.len());
-    let proposals = proposals.into_iter().map(|proposal| -> (Bytes, WriteDone) {
-        let (done, answered) = oneshot::channel();
-        answers.push(answered);
-        // A requester that gave up gets nothing.
-        (proposal, Box::new(move |answer| drop(done.send(answer))))
-    });
-    let proposals = proposals.collect();
-    replicas.host().propose(group, proposals);
-    let clock = requester.work.shared.store.clock();
-    let mut tried = Vec::with_capacity(answers.len());
-    for mut answered in answers {
-        // The answers after the first are mostly ready when the first is.
-        let answer = match answered.try_recv() {
-            Ok(answer) => Some(Ok(answer)),
-            Err(TryRecvError::Closed) => Some(Err(())),
-            Err(TryRecvError::Empty) => {
-                let answer = within(&**clock, requester.left(), answered).await;
-                answer.map(|answer| answer.map_err(drop))
-            }
-        };
-        tried.push(outcome(answer));
+/// Returns the failure of commands that were not proposed.
+fn failure(why: NotProposed) -> WriteFailure {
+    match why {
+        NotProposed::NotLeader | NotProposed::Waits(_) => {
+            WriteFailure::Certain(NOT_LEADING.to_owned())
+        }
+        NotProposed::Elsewhere => WriteFailure::Elsewhere,
+        NotProposed::Unable(why) => WriteFailure::Certain(why),
+        NotProposed::Refused(words) => WriteFailure::Reply(words),
+        NotProposed::NotResident => {
+            WriteFailure::Reply("ERR internal error: it waits where it may".to_owned())
+        }
+        NotProposed::TooLarge(bytes) => WriteFailure::Reply(format!(
+            "ERR the command writes {bytes} bytes: in a live table of a cluster a command writes at \
+             most {MOST_EFFECT_BYTES}"
+        )),
     }
-    tried
 }
 
 /// Returns the outcome of a proposal. `None` if it is not known in time.
-fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> WriteAttempt {
+fn outcome(answer: Option<Result<Result<Answer, Refusal>, ()>>) -> Result<Answer, WriteFailure> {
     match answer {
-        Some(Ok(Ok(bytes))) if is_elsewhere(&bytes) => Err(WriteFailure::Elsewhere),
-        Some(Ok(Ok(bytes))) => Ok(bytes),
-        Some(Ok(Err(Refusal::NotLeader(_)))) => Err(WriteFailure::Certain(
-            "the replica here leads no more".to_owned(),
+        Some(Ok(Ok(Answer::OtherPartition))) => Err(WriteFailure::Elsewhere),
+        Some(Ok(Ok(answer))) => Ok(answer),
+        Some(Ok(Err(Refusal::NotLeader(_)))) => Err(WriteFailure::Certain(NOT_LEADING.to_owned())),
+        Some(Ok(Err(Refusal::Outdated))) => Err(WriteFailure::Certain(
+            "another change of the partition came before it".to_owned(),
         )),
         Some(Ok(Err(Refusal::NoReplicas))) => Err(WriteFailure::Certain(format!(
             "{NO_REPLICAS} no majority of the replicas of the key's partition answers, or another one \
@@ -409,16 +471,38 @@ fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> WriteAttempt {
     }
 }
 
+/// Waits for the answer to a proposal, as long as the requester does.
+async fn answered(
+    requester: &Requester<'_>,
+    mut answer: ProposalAnswer,
+) -> Result<Answer, WriteFailure> {
+    let clock = requester.work.shared.store.clock();
+    // The answers after the first are mostly ready when the first is.
+    outcome(match answer.try_recv() {
+        Ok(answer) => Some(Ok(answer)),
+        Err(TryRecvError::Closed) => Some(Err(())),
+        Err(TryRecvError::Empty) => {
+            let answer = within(&**clock, requester.left(), answer).await;
+            answer.map(|answer| answer.map_err(drop))
+        }
+    })
+}
+
 /// Advances a partition's time with an entry that does nothing else.
 pub async fn move_time(requester: &Requester<'_>, group: GroupId) -> Result<(), String> {
-    let moved = propose(requester, group, vec![Bytes::new()]).await;
-    let why = |why| match why {
-        WriteFailure::Certain(why) | WriteFailure::Reply(why) => why,
-        WriteFailure::Elsewhere => CUT.to_owned(),
+    let Some(replicas) = requester.cluster.member().replicas() else {
+        return Err("no replica is here".to_owned());
     };
-    moved
-        .into_iter()
-        .try_for_each(|tried| tried.map(drop).map_err(why))
+    let (done, answer) = oneshot::channel();
+    // A requester that gave up gets nothing.
+    let done = Box::new(move |answer| drop(done.send(answer)));
+    let effect = Effect::Nothing.encode();
+    replicas.host().propose(group, effect, done);
+    match answered(requester, answer).await {
+        Ok(_) => Ok(()),
+        Err(WriteFailure::Certain(why) | WriteFailure::Reply(why)) => Err(why),
+        Err(WriteFailure::Elsewhere) => Err(CUT.to_owned()),
+    }
 }
 
 fn uncertain(why: &str) -> WriteFailure {

@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_replica::GroupId;
@@ -13,22 +14,24 @@ use super::super::counts::RoutedCounts;
 use super::super::node::Cluster;
 use super::check;
 use super::key_spot::{LiveAt, LiveSpot};
+use super::leader_write::WriteCommands;
 use super::parts::check_size;
-use super::write::{PartWrite, WriteItem};
+use super::write::PartWrite;
 use crate::command::COMMANDS;
 use crate::execute::Outcome;
-use crate::proposal::WireProposal;
 use crate::resp::OwnedArgs;
 use crate::work::{Done, OwnedWrites, Work};
 
-type Answers = Vec<Result<Bytes, Unanswered>>;
+type Answers = Vec<(usize, Result<Bytes, Unanswered>)>;
 type PartWriting<'a> = Pin<Box<dyn Future<Output = Answers> + Send + 'a>>;
 
-/// The commands that are proposed to one partition, and their indexes.
-struct GroupWrites<'a> {
+/// The commands that are proposed to one partition, with their keys and indexes.
+struct GroupWrites {
     group: GroupId,
-    write: PartWrite<'a>,
-    commands: Vec<usize>,
+    commands: Vec<(usize, OwnedArgs)>,
+    keys: Vec<Vec<u8>>,
+    slots: Vec<Option<u16>>,
+    numbers: Vec<usize>,
 }
 
 /// Answers all commands in their order.
@@ -78,72 +81,62 @@ async fn propose(
     writes: &OwnedWrites,
     numbers: &[usize],
 ) -> Vec<(usize, Result<Bytes, Unanswered>)> {
-    let (mut answers, mut groups) = (Vec::new(), Vec::<GroupWrites<'_>>::new());
+    let (mut answers, mut groups) = (Vec::new(), Vec::<GroupWrites>::new());
     for number in numbers {
-        let (place, args) = &writes.commands[*number];
-        if let Err(refused) = put(requester, &mut groups, *number, *place, args) {
+        if let Err(refused) = put(requester, &mut groups, *number, &writes.commands[*number]) {
             answers.push((*number, Err(refused)));
         }
     }
-    let works = groups
-        .iter()
-        .map(|group| -> PartWriting<'_> { Box::pin(group.write.done()) });
-    let written = all(works.collect()).await;
-    for (group, written) in groups.iter().zip(written) {
-        answers.extend(group.commands.iter().copied().zip(written));
-    }
+    let works = groups.into_iter().map(|group| -> PartWriting<'_> {
+        let write = PartWrite {
+            requester,
+            at: LiveAt::Keys(group.keys),
+            commands: Arc::new(WriteCommands::Each(group.commands)),
+            slots: group.slots,
+        };
+        Box::pin(async move {
+            let answers = write.done().await;
+            group.numbers.into_iter().zip(answers).collect()
+        })
+    });
+    answers.extend(all(works.collect()).await.into_iter().flatten());
     answers
 }
 
 /// Adds a command to those of its partition, or returns why it is refused.
-fn put<'a>(
-    requester: &'a Requester<'a>,
-    groups: &mut Vec<GroupWrites<'a>>,
+fn put(
+    requester: &Requester<'_>,
+    groups: &mut Vec<GroupWrites>,
     number: usize,
-    place: usize,
-    args: &OwnedArgs,
+    command: &(usize, OwnedArgs),
 ) -> Result<(), Unanswered> {
     let live = requester.cluster.member().live();
-    check(
-        requester,
-        &live,
-        &[(place, args.borrow())],
-        super::Multi::No,
-    )?;
-    let mut keys = COMMANDS[place].key_places(args.borrow().len());
-    let wire = keys.next().map(|at| args.borrow().get(at).to_vec());
+    let (place, args) = (command.0, command.1.borrow());
+    check(requester, &live, &[(place, args)], super::Multi::No)?;
+    check_size(std::iter::once(args))?;
+    let mut keys = COMMANDS[place].key_places(args.len());
+    let wire = keys.next().map(|at| args.get(at).to_vec());
     let wire = wire.unwrap_or_default();
     let spot = LiveSpot::of(&live, &wire).ok_or_else(|| {
         let words =
             "TRYAGAIN nothing was written: where the table's partitions are is not known here yet";
         Unanswered::Reply(words.to_owned())
     })?;
-    let one = std::iter::once(args.borrow());
-    let proposal = check_size(WireProposal::encode(requester.work.resp3, false, None, one))?;
-    let item = WriteItem {
-        slot: spot.slot,
-        commands: WireProposal::command_of(&proposal),
-        proposal,
-        count: 1,
-    };
     let known = groups.iter().position(|known| known.group == spot.group);
     let index = known.unwrap_or_else(|| {
-        let write = PartWrite {
-            requester,
-            at: LiveAt::Keys(Vec::new()),
-            items: Vec::new(),
-        };
         groups.push(GroupWrites {
             group: spot.group,
-            write,
             commands: Vec::new(),
+            keys: Vec::new(),
+            slots: Vec::new(),
+            numbers: Vec::new(),
         });
         groups.len() - 1
     });
-    if let LiveAt::Keys(keys) = &mut groups[index].write.at {
-        keys.push(wire);
-    }
-    groups[index].write.items.push(item);
-    groups[index].commands.push(number);
+    let group = &mut groups[index];
+    group.commands.push(command.clone());
+    group.keys.push(wire);
+    group.slots.push(spot.slot);
+    group.numbers.push(number);
     Ok(())
 }

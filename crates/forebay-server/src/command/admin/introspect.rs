@@ -1,15 +1,17 @@
-//! INFO, COMMAND and other commands by which clients identify the server.
+//! INFO, COMMAND, KV.SCHEMA and other commands by which clients identify the server and its values.
 
 use std::fmt::Write;
 
+use forebay_engine::Source;
 use forebay_engine::live::LiveTable;
+use serde_json::json;
 
+use super::cluster::named_table;
 use crate::command::running::call::SessionCall;
 use crate::command::{Answer, COMMANDS, Command, CommandError, find, shown};
 use crate::resp::{Args, Reply};
 use crate::shared::REDIS_VERSION;
 use crate::users::Verb;
-use forebay_engine::Source;
 
 /// Writes one section of INFO.
 type Section = fn(&SessionCall<'_>) -> String;
@@ -323,5 +325,27 @@ pub fn module(call: &mut SessionCall<'_>) -> Answer {
         return Err(CommandError::unknown_subcommand("MODULE", call.args.get(1)));
     }
     call.reply.array(0);
+    Ok(())
+}
+
+/// KV.SCHEMA table: a JSON object. `version` is the serving version on this node, null for a live
+/// table. `value` and `columns` are as in a manifest. `key` is the template that made the keys,
+/// null if clients choose them. `number` is the type of each value if it is one number.
+pub fn schema(call: &mut SessionCall<'_>) -> Answer {
+    let source = named_table(call)?;
+    let (version, key) = match source {
+        Source::Batch(version) => (Some(version.version()), Some(&version.manifest().key)),
+        Source::Live(_) => (None, None),
+    };
+    let about = json!({
+        "table": source.table(),
+        "version": version,
+        "order": source.order(),
+        "key": key,
+        "value": source.kind(),
+        "number": source.number(),
+        "columns": source.schema(),
+    });
+    call.reply.bulk(about.to_string().as_bytes());
     Ok(())
 }

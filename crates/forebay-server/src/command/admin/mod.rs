@@ -5,5 +5,4 @@ pub(in crate::command) mod clients;
 pub(in crate::command) mod cluster;
 pub(in crate::command) mod connection;
 pub(in crate::command) mod introspect;
-pub(in crate::command) mod schema;
 pub(in crate::command) mod tune;

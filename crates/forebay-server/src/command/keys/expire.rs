@@ -293,10 +293,7 @@ fn notify(call: &mut Call<'_>, unit: Unit) -> Answer {
         None => -2,
         Some(expires_ms) if is_never(expires_ms) => -1,
         Some(expires_ms) => {
-            let now_ms = match call.decided {
-                Some(decided) => decided.stamp_ms,
-                None => call.shared.store.clock().unix_ms(),
-            };
+            let now_ms = call.clock.unix_ms();
             let ms = match unit.from_now {
                 true => expires_ms.saturating_sub(now_ms),
                 false => expires_ms,

@@ -117,6 +117,18 @@ impl<'a> RangeRequest<'a> {
         all.is_none() || self.piece_within(bounds) == all
     }
 
+    /// Returns the bounds of its keys.
+    pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let start = self.start.as_ref().map(|key| &**key);
+        (start, self.end.as_ref().map(|key| &**key))
+    }
+
+    /// Returns whether it ends before it begins.
+    pub fn is_empty(&self) -> bool {
+        let (start, end) = self.bounds();
+        is_empty(&start, &end)
+    }
+
     pub fn is_reverse(&self) -> bool {
         self.options.reverse
     }
@@ -327,14 +339,11 @@ pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
     else {
         return Err(CommandError::syntax());
     };
-    let (start, end) = (
-        range.start.as_ref().map(|key| &**key),
-        range.end.as_ref().map(|key| &**key),
-    );
+    let (start, end) = range.bounds();
     let table = range_delete.live(range.table)?;
     check_ordered(Source::Live(table))?;
     if !is_counted {
-        if !is_empty(&start, &end) {
+        if !range.is_empty() {
             let commit = table.delete_range(start, end)?;
             range_delete.commits.add(table, &commit);
         }
@@ -342,7 +351,7 @@ pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
         return Ok(());
     }
     let mut keys = 0;
-    if !is_empty(&start, &end) {
+    if !range.is_empty() {
         let (deleted, commit) = table.delete_range_counted(start, end)?;
         range_delete.commits.add(table, &commit);
         keys = i64::try_from(deleted).unwrap_or(i64::MAX);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_engine::live::LiveTable;
 use forebay_engine::{Lookup, Source, SourceError, TableName, Value};
+use forebay_io::Clock;
 use forebay_run::row::RowError;
 use tracing::error;
 
@@ -12,7 +13,6 @@ use super::held::KeyGuard;
 use super::names::{KeyNames, ShownKeys};
 use super::txn::NEVER_MS;
 use crate::command::{Answer, CommandError, shown};
-use crate::decision_clock::{DecisionClock, reply_limit};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -34,8 +34,7 @@ pub struct Call<'a> {
     pub first: Option<&'a TableName>,
     /// The held values of its keys.
     pub held: KeyGuard<'a>,
-    /// The time of a decided command, as of the view.
-    pub decided: Option<&'a DecisionClock>,
+    pub clock: &'a dyn Clock,
 }
 
 /// The tables and keys that a walk sees.
@@ -124,7 +123,7 @@ impl<'a> Call<'a> {
         Reading {
             may_wait: self.may_wait,
             held: self.held,
-            limit_bytes: reply_limit(self.shared, self.decided),
+            limit_bytes: self.shared.config.limits.reply_bytes,
             reply_start: Some(self.reply_start),
             full_bytes: usize::MAX,
             clock_ms: None,

@@ -51,11 +51,11 @@ impl View<'_> {
             table,
             key,
             mut keys,
-        } = self.one_table(commands)?;
+        } = self.one_table(commands.iter())?;
         *first = Some(table.name().clone());
         if !queued.watches.is_empty() {
-            // For decided commands this is known.
-            if self.decided.is_none() {
+            // Of an evaluation this is known.
+            if self.evaluation.is_none() {
                 let written = table.partition_holding(key)?;
                 queued.watches.check_partition(table, written)?;
             }
@@ -78,6 +78,35 @@ impl View<'_> {
             }
             Ok(())
         })
+    }
+
+    /// Evaluates commands on keys of the partition, each on the effects of those before it. Appends
+    /// their replies, and returns the end of each. REQUIRES: the view has an evaluation.
+    pub fn evaluate_each(
+        &self,
+        commands: &[&(usize, OwnedArgs)],
+        reply: &mut Reply,
+    ) -> Result<Vec<usize>, CommandError> {
+        let mut ends = Vec::with_capacity(commands.len());
+        let several = match commands.len() {
+            1 => Several::No,
+            _ => Several::Yes,
+        };
+        let OneTable { table, keys, .. } = self.one_table(commands.iter().copied())?;
+        self.change(table, &keys, &mut Commits::default(), several, |txn| {
+            for (place, args) in commands {
+                self.run_within(txn, &COMMANDS[*place], args.borrow(), reply)?;
+                txn.end_command()?;
+                ends.push(reply.len());
+            }
+            Ok(())
+        })?;
+        Ok(ends)
+    }
+
+    /// Evaluates a MULTI. REQUIRES: as [`Self::evaluate_each`].
+    pub fn evaluate_multi(&self, queued: &QueuedCommands, reply: &mut Reply) -> Answer {
+        self.transaction(queued, &mut None, reply, &mut Commits::default())
     }
 
     /// Runs one command of a MULTI and keeps its reply, even an error.
@@ -115,15 +144,15 @@ impl View<'_> {
                 reply_start: start,
                 first: None,
                 held: KeyGuard::Txn(txn),
-                decided: self.decided,
+                clock: self.clock(),
             }),
             _ => Err(not_within(command)),
         };
-        if self.decided.is_some()
+        if self.evaluation.is_some()
             && let Err(stop) = &answer
             && !matches!(stop, CommandError::Error(_))
         {
-            // Another replica would give another reply.
+            // The whole evaluation is repeated, or fails.
             return answer;
         }
         match settle(answer, start, reply) {
@@ -136,7 +165,7 @@ impl View<'_> {
     /// Returns the one table of all commands of a MULTI that writes.
     fn one_table<'a>(
         &'a self,
-        commands: &'a [(usize, OwnedArgs)],
+        commands: impl Iterator<Item = &'a (usize, OwnedArgs)>,
     ) -> Result<OneTable<'a>, CommandError> {
         let (mut found, mut keys): (Option<(&LiveTable, &[u8])>, _) = (None, Vec::new());
         for (place, args) in commands {

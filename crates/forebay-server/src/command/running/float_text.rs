@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_be_another_number_is_refused() {
+    fn text_that_a_float_cannot_hold_exactly_is_refused() {
         let single = |text: &str| {
             let value: f32 = text.parse().expect("a float");
             holds(text, FLOAT32_DIGITS, f64::from(value))

@@ -1,6 +1,7 @@
 //! Running a command: its call, the keys that it holds, transactions.
 
 pub(in crate::command) mod call;
+pub(in crate::command) mod evaluation;
 pub(in crate::command) mod exec;
 pub(in crate::command) mod float_text;
 pub(in crate::command) mod held;

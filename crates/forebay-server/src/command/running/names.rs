@@ -4,10 +4,10 @@
 //! whole, a key of T. It names no table if it has no colon, or if the part before the first colon
 //! is no table.
 //!
-//! That part is a table if it is T, or if it is in the store and the user may read it or write to
-//! it. A table that cannot be opened at the moment counts, so that its keys do not go to T. A table
-//! that the user may not see does not count, so that its existence stays hidden. `T:key` is always
-//! a key of T, whatever the key contains.
+//! That part is a table if it is T, or if it is in the store and the user may read or write it. A
+//! table that cannot be opened at the moment counts, so that its keys do not go to T. A table that
+//! the user may not see does not count, so that its existence stays hidden. `T:key` is always a key
+//! of T, whatever the key contains.
 //!
 //! Commands get their keys with T's name prepended. The code that runs them handles only
 //! `table:key`.

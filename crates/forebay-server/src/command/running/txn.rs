@@ -10,6 +10,7 @@ use forebay_run::number::Number;
 use forebay_run::operation::{DeltaKind, OperandError, Operation};
 use forebay_run::times::Times;
 
+use super::evaluation::Evaluation;
 use super::float_text::{FLOAT64_DIGITS, check_float};
 use super::value::{reply_value, text};
 use crate::command::{Answer, CommandError};
@@ -29,7 +30,7 @@ pub struct Txn<'t> {
     /// key.
     held: Vec<HeldKey<'t>>,
     /// Reads the values that are not known yet.
-    locked: Option<&'t LockedKeys<'t>>,
+    source: Option<KeySource<'t>>,
     /// The places of the keys that the current command has read.
     read: RefCell<Vec<usize>>,
     /// The reason why a key could not be read.
@@ -37,6 +38,15 @@ pub struct Txn<'t> {
     /// Whether later commands may read the values.
     keeps: bool,
     pub batch: Batch,
+}
+
+/// Where the values of keys are read.
+#[derive(Debug, Clone, Copy)]
+enum KeySource<'t> {
+    /// The partition, which is locked.
+    Locked(&'t LockedKeys<'t>),
+    /// The newest state of a leader.
+    Evaluation(&'t Evaluation<'t>),
 }
 
 /// A key that some command reads.
@@ -99,7 +109,7 @@ impl<'t> Txn<'t> {
             table,
             clock,
             held: Vec::new(),
-            locked: None,
+            source: None,
             read: RefCell::default(),
             failed: OnceCell::new(),
             keeps: false,
@@ -132,6 +142,23 @@ impl<'t> Txn<'t> {
         keys: &[&'t [u8]],
         locked: &'t LockedKeys<'t>,
     ) -> Self {
+        Self {
+            held: Self::held_keys(keys),
+            source: Some(KeySource::Locked(locked)),
+            ..Self::blind(table, clock)
+        }
+    }
+
+    /// Creates a transaction for commands that read these keys, on the newest state of a leader.
+    pub fn evaluating(evaluation: &'t Evaluation<'t>, keys: &[&'t [u8]]) -> Self {
+        Self {
+            held: Self::held_keys(keys),
+            source: Some(KeySource::Evaluation(evaluation)),
+            ..Self::blind(evaluation.table(), evaluation.clock())
+        }
+    }
+
+    fn held_keys(keys: &[&'t [u8]]) -> Vec<HeldKey<'t>> {
         let held = keys.iter().map(|key| HeldKey {
             key,
             stored: OnceCell::new(),
@@ -140,11 +167,7 @@ impl<'t> Txn<'t> {
         let mut held: Vec<_> = held.collect();
         held.sort_unstable_by_key(|held| held.key);
         held.dedup_by_key(|held| held.key);
-        Self {
-            held,
-            locked: Some(locked),
-            ..Self::blind(table, clock)
-        }
+        held
     }
 
     /// Sets whether several commands follow each other: each then sees the effects of the previous
@@ -192,8 +215,9 @@ impl<'t> Txn<'t> {
     }
 
     fn read_stored(&self, key: &[u8]) -> Result<Option<Stored>, CommandError> {
-        match self.locked {
-            Some(locked) => locked.stored(key)?.ok_or(CommandError::NotResident),
+        match self.source {
+            Some(KeySource::Locked(locked)) => locked.stored(key)?.ok_or(CommandError::NotResident),
+            Some(KeySource::Evaluation(evaluation)) => evaluation.stored(key),
             None => Ok(None),
         }
     }

@@ -13,6 +13,7 @@ use forebay_run::number::NumberError;
 use tracing::error;
 
 use super::call::{no_permission, no_table, not_served, split};
+use super::evaluation::Evaluation;
 use super::txn::{Edit, Txn};
 use crate::command::{Answer, Command, CommandError, Run, shown};
 use crate::commits::Commits;
@@ -185,9 +186,9 @@ impl View<'_> {
         Ok(())
     }
 
-    fn clock(&self) -> &dyn Clock {
-        match self.decided {
-            Some(decided) => decided,
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        match self.evaluation {
+            Some(evaluation) => evaluation.clock(),
             None => &**self.shared.store.clock(),
         }
     }
@@ -210,6 +211,9 @@ impl View<'_> {
         several: Several,
         run: impl FnOnce(&mut Txn<'_>) -> Answer,
     ) -> Answer {
+        if let Some(evaluation) = self.evaluation {
+            return Self::evaluate(evaluation, keys, several, run);
+        }
         if keys.is_empty() {
             let mut txn = Txn::blind(table, self.clock());
             run(&mut txn)?;
@@ -242,6 +246,23 @@ impl View<'_> {
         let (commit, answer) = done.ok_or(CommandError::NotResident)?;
         answer?;
         commits.add(table, &commit);
+        Ok(())
+    }
+
+    /// Runs `run` on the newest state of these keys, and keeps the result as the effect.
+    fn evaluate(
+        evaluation: &Evaluation<'_>,
+        keys: &[&[u8]],
+        several: Several,
+        run: impl FnOnce(&mut Txn<'_>) -> Answer,
+    ) -> Answer {
+        let txn = Txn::evaluating(evaluation, keys);
+        let mut txn = txn.of_several(several == Several::Yes);
+        let answer = run(&mut txn);
+        // If a key could not be read, the commands' results are discarded.
+        txn.end_command()?;
+        answer?;
+        evaluation.set_batch(txn.into_batch());
         Ok(())
     }
 

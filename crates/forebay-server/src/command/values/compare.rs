@@ -152,9 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_of_value_and_expiry() {
+    fn a_version_depends_on_value_and_expiry() {
         assert_eq!(of(b"a", NEVER_MS), of(b"a", NEVER_MS));
-        assert_eq!(of(b"a", NEVER_MS), of(b"a", NEVER_MS - 1), "both are never");
+        assert_eq!(
+            of(b"a", NEVER_MS),
+            of(b"a", NEVER_MS - 1),
+            "neither ever expires"
+        );
         let all = [
             KeyVersion::of(None),
             of(b"", NEVER_MS),

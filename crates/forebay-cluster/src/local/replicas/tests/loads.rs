@@ -116,7 +116,7 @@ fn files(nodes: &TestNodes, at: usize) -> usize {
 }
 
 #[test]
-fn a_load_comes_to_all_and_is_added_once_when_it_is_to_be() {
+fn all_replicas_fetch_a_load_and_add_it_once_when_ordered() {
     let mut nodes = found();
     let load = TestLoad::stage(&nodes, 5);
     fetch_copy(&mut nodes, &load);
@@ -142,7 +142,7 @@ fn a_load_comes_to_all_and_is_added_once_when_it_is_to_be() {
 }
 
 #[test]
-fn who_did_not_get_its_run_before_the_load_ended_says_so() {
+fn a_replica_without_its_run_at_the_end_of_a_load_reports_it() {
     let mut nodes = found();
     let load = TestLoad::stage(&nodes, 5);
     nodes.store.away_from.lock().insert(2);
@@ -158,7 +158,7 @@ fn who_did_not_get_its_run_before_the_load_ended_says_so() {
 }
 
 #[test]
-fn who_gets_its_run_late_catches_up() {
+fn a_replica_that_gets_its_run_late_catches_up() {
     let mut nodes = found();
     let load = TestLoad::stage(&nodes, 5);
     nodes.store.away_from.lock().insert(2);
@@ -174,7 +174,7 @@ fn who_gets_its_run_late_catches_up() {
 }
 
 #[test]
-fn a_damaged_run_is_told_of_and_one_that_was_given_up_is_removed() {
+fn a_damaged_run_is_reported_and_a_cancelled_one_is_removed() {
     let mut nodes = found();
     nodes.replicas(0).tables().load()[&table_name()]
         .flush()
@@ -196,11 +196,34 @@ fn a_damaged_run_is_told_of_and_one_that_was_given_up_is_removed() {
     bytes[middle] ^= 1;
     forebay_io::replace_file(&disk, run, &bytes).unwrap();
     fetch_copy(&mut nodes, &other);
-    wait_for("word of the damage", || {
+    wait_for("the report of the damage", || {
         let failed = state(&nodes, 0);
         matches!(failed, Some(LoadedState::Failed(why)) if why.contains("damaged"))
     });
     assert!(nodes.has(0, b"a", b"old") && !nodes.has(0, b"b", b"load"));
+}
+
+#[test]
+fn a_replica_that_cannot_apply_an_entry_is_damaged_and_replaced() {
+    let mut nodes = found();
+    let load = TestLoad::stage(&nodes, 5);
+    fetch_copy(&mut nodes, &load);
+    (0..3).for_each(|at| wait_state(&nodes, at, &LoadedState::Here));
+    let runs = nodes.nodes[2].dir.path().join("tables/t/runs");
+    for name in OsDisk::default().list(&runs).unwrap() {
+        OsDisk::default().remove(&runs.join(name)).unwrap();
+    }
+    add(&mut nodes, &load);
+    (0..2).for_each(|at| wait_state(&nodes, at, &LoadedState::Added));
+    nodes.wait_report(2, 3, Some(ReplicaProblem::Damaged));
+    end(&mut nodes, 5, true);
+    nodes.set(b"a", b"one");
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 4, true)]);
+    nodes.wait_report(2, 4, None);
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 4, false)]);
+    nodes.set(b"c", b"two");
+    nodes.wait_value(2, b"c", b"two");
+    nodes.wait_value(2, b"b", b"load");
 }
 
 #[test]

@@ -9,9 +9,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_engine::live::{Durability, LiveDraft, LiveOptions, LiveTable};
+use forebay_engine::live::{Batch, Durability, LiveDraft, LiveOptions};
 use forebay_engine::{PartitionRange, TableName, VersionFile};
-use forebay_host::{Commands, KEPT_BYTES, StateError};
+use forebay_host::{Effect, KEPT_BYTES};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, replace_file};
 use forebay_objects::{PullRate, PullThrottle};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
@@ -31,36 +31,16 @@ pub const GROUP: GroupId = GroupId(7);
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = SystemClock.monotonic() + Duration::from_secs(60);
     while !is_so() {
-        assert!(SystemClock.monotonic() < end, "waited in vain for {what}");
+        assert!(
+            SystemClock.monotonic() < end,
+            "timed out waiting for {what}"
+        );
         SystemClock.sleep(Duration::from_millis(10));
     }
 }
 
 pub fn table_name() -> TableName {
     TableName::new("t").unwrap()
-}
-
-/// Node 2 cannot apply this value.
-pub const FAILS_ON_2: &[u8] = b"fails";
-
-/// A state machine for tests. An operation is a byte with which no other kind of proposal begins, a
-/// key's length, the key, and its new value. The number is the node's.
-#[derive(Debug)]
-pub struct SetKey(pub usize);
-
-impl Commands for SetKey {
-    fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
-        let (key, value) = operations[2..].split_at(usize::from(operations[1]));
-        if self.0 == 2 && value == FAILS_ON_2 {
-            return Err(StateError::Never("it does not work here".to_owned()));
-        }
-        let done = table.update(key, value).map(drop);
-        done.map_err(|error| match error.may_pass() {
-            true => StateError::Later(error.to_string()),
-            false => StateError::Never(error.to_string()),
-        })?;
-        Ok(Bytes::new())
-    }
 }
 
 /// A network that delivers every message to running nodes at once.
@@ -78,7 +58,7 @@ impl TestPeers {
 
 impl Peers for TestPeers {
     fn ask(&self, _: &HostPort, _: Bytes, _: Duration) -> DeferredAnswer<io::Result<Bytes>> {
-        Box::pin(async { Err(io::Error::other("nobody asks here")) })
+        Box::pin(async { Err(io::Error::other("this network carries no requests")) })
     }
 
     fn fetch(
@@ -89,7 +69,7 @@ impl Peers for TestPeers {
         _: Range<u64>,
         _: Duration,
     ) -> DeferredAnswer<io::Result<Bytes>> {
-        Box::pin(async { Err(io::Error::other("nobody fetches here")) })
+        Box::pin(async { Err(io::Error::other("this network carries no files")) })
     }
 
     fn post(&self, peer: &HostPort, frame: Bytes) {
@@ -106,7 +86,7 @@ impl Peers for TestPeers {
     ) -> DeferredAnswer<io::Result<Bytes>> {
         match self.get(peer) {
             Some(replicas) => replicas.answer_copy(message),
-            None => Box::pin(async { Err(io::Error::other("it is down")) }),
+            None => Box::pin(async { Err(io::Error::other("the node is down")) }),
         }
     }
 }
@@ -125,7 +105,7 @@ struct TestStaged(Arc<TestStore>, usize);
 impl TestStaged {
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         match self.0.away_from.lock().contains(&self.1) {
-            true => Err(io::Error::other("the store is away")),
+            true => Err(io::Error::other("the store is unreachable")),
             false => OsDisk::default().read(&self.0.root.lock().join(name)),
         }
     }
@@ -253,7 +233,6 @@ impl TestNodes {
         let node = &mut self.nodes[at];
         let replicas = LocalReplicas::new(ReplicaParts {
             cache: forebay_engine::open(node.dir.path()).unwrap(),
-            commands: Arc::new(SetKey(at)),
             peers: Arc::new(TestPeers(Arc::clone(&self.net))),
             memory_bytes: 4 << 20,
             boot_id: self.boot_id,
@@ -385,7 +364,9 @@ impl TestNodes {
 
     /// Writes until it succeeds.
     pub fn set(&self, key: &[u8], value: &[u8]) {
-        let operations = Bytes::from([&[1, key.len() as u8], key, value].concat());
+        let mut batch = Batch::new();
+        batch.update(key, value);
+        let effect = Effect::Operations(batch).encode();
         wait_for("a write", || {
             let Some(leader) = self.leader() else {
                 return false;
@@ -393,7 +374,7 @@ impl TestNodes {
             let (reported, outcome) = std::sync::mpsc::channel();
             let done = Box::new(move |outcome| drop(reported.send(outcome)));
             let host = self.replicas(leader).host();
-            host.propose(GROUP, vec![(operations.clone(), done)]);
+            host.propose(GROUP, effect.clone(), done);
             matches!(outcome.recv_timeout(Duration::from_secs(20)), Ok(Ok(_)))
         });
     }

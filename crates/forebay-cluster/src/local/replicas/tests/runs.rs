@@ -8,7 +8,7 @@ use forebay_engine::{Bound, Bounds, PartitionId, TableName};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, replace_file};
 use forebay_replica::{GroupId, PeerId};
 
-use super::nodes::{FAILS_ON_2, GROUP, TestNodes, table_name, wait_for};
+use super::nodes::{GROUP, TestNodes, table_name, wait_for};
 use crate::ids::NodeId;
 use crate::measures::reports::ReplicaProblem;
 use crate::routing::live::{ReplicaOrder, ReplicaOrders};
@@ -16,7 +16,7 @@ use crate::routing::live::{ReplicaOrder, ReplicaOrders};
 const RUN: [(usize, u64, bool); 3] = [(0, 1, false), (1, 2, false), (2, 3, false)];
 
 #[test]
-fn a_group_is_founded_and_a_node_that_was_gone_comes_back_with_what_it_had() {
+fn a_group_is_founded_and_a_restarted_node_returns_with_its_data() {
     let mut nodes = TestNodes::new(Durability::Os);
     nodes.found();
     nodes.set(b"a", b"one");
@@ -30,7 +30,7 @@ fn a_group_is_founded_and_a_node_that_was_gone_comes_back_with_what_it_had() {
         let lead = nodes.report(leader).and_then(|report| report.leads);
         lead.is_some_and(|lead| lead.members.voters.len() == 3 && lead.behind.len() == 2)
     });
-    wait_for("the first that is wanted to lead", || {
+    wait_for("the lead of the first node of the list", || {
         nodes.leader() == Some(0)
     });
     nodes.stop(2);
@@ -45,7 +45,7 @@ fn a_group_is_founded_and_a_node_that_was_gone_comes_back_with_what_it_had() {
 }
 
 #[test]
-fn a_new_peer_gets_a_copy_and_an_old_one_goes_with_its_table() {
+fn a_new_peer_gets_a_copy_and_an_old_one_is_removed_with_its_table() {
     let mut nodes = TestNodes::new(Durability::Os);
     nodes.found();
     // More than one part of a copy, and long values.
@@ -56,12 +56,16 @@ fn a_new_peer_gets_a_copy_and_an_old_one_goes_with_its_table() {
     nodes.start(3);
     nodes.order(&[(0, 1, false), (1, 2, false), (3, 4, true)]);
     nodes.wait_report(3, 4, None);
-    assert_eq!(nodes.report(3).unwrap().term, 0, "it promised nothing");
-    wait_for("the old one's end", || {
+    assert_eq!(
+        nodes.report(3).unwrap().term,
+        0,
+        "the new peer has promised nothing"
+    );
+    wait_for("the removal of the old peer", || {
         let tables = nodes.replicas(2).tables().load();
         !tables.contains_key(&table_name())
     });
-    wait_for("its files' end", || {
+    wait_for("the removal of its files", || {
         let dir = nodes.nodes[2].dir.path().join("tables");
         OsDisk::default().list(&dir).unwrap().is_empty()
     });
@@ -88,7 +92,7 @@ fn a_new_peer_gets_a_copy_and_an_old_one_goes_with_its_table() {
 }
 
 #[test]
-fn a_copy_comes_at_the_rate_of_all_that_is_brought() {
+fn a_copy_shares_the_rate_limit_of_all_fetches() {
     let mut nodes = TestNodes::new(Durability::Os);
     nodes.found();
     for key in 0..30_u8 {
@@ -109,11 +113,11 @@ fn a_copy_comes_at_the_rate_of_all_that_is_brought() {
     let took = SystemClock.monotonic() - begun;
     assert!(took >= Duration::from_secs(1), "{took:?}");
     assert!(throttle.taken_bytes() >= 30 * (100 << 10));
-    wait_for("its end", || !throttle.is_active());
+    wait_for("the end of the copy", || !throttle.is_active());
 }
 
 #[test]
-fn an_emptied_directory_forgot_and_its_new_peer_is_made_in_place() {
+fn a_replica_with_an_emptied_directory_reports_that_it_forgot_and_is_replaced() {
     let mut nodes = TestNodes::new(Durability::Sync);
     nodes.found();
     nodes.set(b"a", b"one");
@@ -130,7 +134,7 @@ fn an_emptied_directory_forgot_and_its_new_peer_is_made_in_place() {
 }
 
 #[test]
-fn orders_from_memory_make_nothing_and_remove_nothing() {
+fn remembered_orders_create_and_remove_no_replicas() {
     let nodes = TestNodes::new(Durability::Os);
     let mut orders = nodes.orders(0, &[(0, 1, true), (1, 2, true)], &[1, 2]);
     orders.is_from_memory = true;
@@ -160,11 +164,11 @@ fn orders_from_memory_make_nothing_and_remove_nothing() {
         is_from_memory: false,
         ..nothing
     });
-    wait_for("the table's end", || !is_there());
+    wait_for("the removal of the table", || !is_there());
 }
 
 #[test]
-fn after_a_restart_of_the_machine_a_clean_stop_remembers_and_a_kill_forgot() {
+fn after_a_reboot_a_cleanly_stopped_replica_remembers_and_a_killed_one_forgot() {
     let mut nodes = TestNodes::new(Durability::Os);
     nodes.found();
     nodes.set(b"a", b"one");
@@ -192,7 +196,7 @@ fn after_a_restart_of_the_machine_a_clean_stop_remembers_and_a_kill_forgot() {
 }
 
 #[test]
-fn a_damaged_log_is_told_of() {
+fn a_damaged_log_is_reported() {
     let mut nodes = TestNodes::new(Durability::Os);
     nodes.found();
     nodes.set(b"a", b"one");
@@ -208,7 +212,7 @@ fn a_damaged_log_is_told_of() {
 }
 
 #[test]
-fn a_damaged_table_is_told_of_and_made_anew_for_a_new_peer() {
+fn a_damaged_table_is_reported_and_recreated_for_a_new_peer() {
     let mut nodes = TestNodes::new(Durability::Os);
     nodes.found();
     nodes.set(b"a", b"one");
@@ -241,21 +245,7 @@ fn a_live_table_that_was_never_a_replica_is_not_removed() {
 }
 
 #[test]
-fn a_replica_whose_state_cannot_go_on_is_damaged_and_gives_way_to_a_new_peer() {
-    let nodes = TestNodes::new(Durability::Os);
-    nodes.found();
-    nodes.set(b"a", FAILS_ON_2);
-    nodes.wait_report(2, 3, Some(ReplicaProblem::Damaged));
-    nodes.set(b"a", b"one");
-    nodes.order(&[(0, 1, false), (1, 2, false), (2, 4, true)]);
-    nodes.wait_report(2, 4, None);
-    nodes.order(&[(0, 1, false), (1, 2, false), (2, 4, false)]);
-    nodes.set(b"b", b"two");
-    nodes.wait_value(2, b"b", b"two");
-}
-
-#[test]
-fn a_log_that_breaks_while_it_is_used_has_its_replicas_forget() {
+fn replicas_whose_log_fails_in_use_report_that_they_forgot() {
     let nodes = TestNodes::new(Durability::Sync);
     nodes.found();
     nodes.set(b"a", b"one");
@@ -273,7 +263,7 @@ fn a_log_that_breaks_while_it_is_used_has_its_replicas_forget() {
 }
 
 #[test]
-fn a_replica_cut_off_one_that_is_to_be_cut_off_itself_has_not_forgotten() {
+fn a_child_whose_parent_must_still_be_split_has_not_forgotten() {
     let nodes = TestNodes::new(Durability::Os);
     let slots = |lower, upper: Option<u16>| Bounds {
         lower: Bound::Slot(lower),
@@ -289,7 +279,7 @@ fn a_replica_cut_off_one_that_is_to_be_cut_off_itself_has_not_forgotten() {
     // It received both splits in a copy: neither of the others ever existed, and the second has no
     // room.
     let mut orders = order(false);
-    let cut_off = |(group, peer), partition, bounds, comes_from| ReplicaOrder {
+    let child = |(group, peer), partition, bounds, comes_from| ReplicaOrder {
         partition: PartitionId(partition),
         bounds,
         group: GroupId(group),
@@ -299,15 +289,15 @@ fn a_replica_cut_off_one_that_is_to_be_cut_off_itself_has_not_forgotten() {
         ..orders.replicas[0].clone()
     };
     let place = (GROUP, PeerId(1));
-    let second = |at| cut_off((70, 21), at, slots(8000, Some(12_000)), place);
-    let third = cut_off((71, 31), 2, slots(12_000, None), (GroupId(70), PeerId(21)));
+    let second = |at| child((70, 21), at, slots(8000, Some(12_000)), place);
+    let third = child((71, 31), 2, slots(12_000, None), (GroupId(70), PeerId(21)));
     let (no_room, second) = (second(0), second(1));
     orders.replicas.extend([no_room, third]);
     nodes.replicas(0).carry_out(orders.clone());
-    wait_for("the trouble", || !nodes.troubles(0).is_empty());
+    wait_for("the reported problem", || !nodes.troubles(0).is_empty());
     assert_eq!(nodes.unhealthy(0), []);
     orders.replicas[1] = second;
     nodes.replicas(0).carry_out(orders);
-    wait_for("all three", || nodes.reported(0) == 3);
+    wait_for("all three replicas", || nodes.reported(0) == 3);
     assert_eq!(nodes.unhealthy(0), []);
 }

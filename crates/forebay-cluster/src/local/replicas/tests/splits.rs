@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use forebay_engine::live::{Budget, Durability, LiveDraft, PartitionContent};
+use forebay_engine::live::{Batch, Budget, Durability, LiveDraft, PartitionContent};
 use forebay_engine::replica_log::EntryPlace;
 use forebay_engine::{Bound, PartitionId, PartitionRange, Store};
 use forebay_host::{
-    CopyFetcher, GroupState, PartitionState, StateError, StateParts, encode_split_point, place_of,
+    CopyFetcher, Effect, GroupState, PartitionState, StateError, StateParts, encode_split_point,
+    place_of,
 };
 use forebay_io::sim::{Fault, HandClock, SeededRandom, SimDisk};
 use forebay_replica::{
@@ -16,11 +16,11 @@ use forebay_replica::{
     Proposal, RequestId, SnapshotFacts, SplitEntry, Start,
 };
 
-use super::super::children::TableChildren;
 use super::super::load_runs::LoadRuns;
 use super::super::opening::{HeldTable, TableOpener};
+use super::super::peers::TableChildren;
 use super::super::peers_file::SavedPeer;
-use super::nodes::{GROUP, SetKey, table_name};
+use super::nodes::{GROUP, table_name};
 
 const WHOLE: PartitionId = PartitionId(0);
 const CHILDREN: [(PartitionId, GroupId); 2] =
@@ -33,7 +33,7 @@ struct NoCopyFetcher;
 
 impl CopyFetcher for NoCopyFetcher {
     fn fetch_copy(&self, _: GroupId, _: PeerId, _: Place) -> Result<PartitionContent, String> {
-        Err("nobody is there".to_owned())
+        Err("no peer is available".to_owned())
     }
 }
 
@@ -80,7 +80,6 @@ fn state(held: &HeldTable) -> PartitionState {
         note: Arc::clone(&held.note),
     };
     let parts = StateParts {
-        commands: Arc::new(SetKey(0)),
         copy_fetcher: Arc::new(NoCopyFetcher),
         loads: Arc::<LoadRuns>::default(),
     };
@@ -114,12 +113,16 @@ fn split(peers: &[(u64, u64)]) -> SplitEntry {
 /// Returns an entry. Entry 2 sets the first key, and so on; one entry splits, and the next one sets
 /// the first key again.
 fn entry(index: u64) -> Committed {
-    let set = |key: &[u8], value: &[u8]| Content::Batch {
-        stamp_ms: 10 * index,
-        proposals: vec![Proposal {
-            request: RequestId(0),
-            operations: Bytes::from([&[1, key.len() as u8], key, value].concat()),
-        }],
+    let set = |key: &[u8], value: &[u8]| {
+        let mut batch = Batch::new();
+        batch.update(key, value);
+        Content::Batch {
+            stamp_ms: 10 * index,
+            proposals: vec![Proposal {
+                request: RequestId(0),
+                operations: Effect::Operations(batch).encode(),
+            }],
+        }
     };
     let content = match index {
         SPLIT_AT => Content::Split(split(&[(1, 11), (2, 12), (3, 13)])),
@@ -182,12 +185,16 @@ fn check_parts(held: &HeldTable, at: u64) {
         assert!(note.is_ahead(noted, 8) && !note.is_ahead(noted, 9));
         let applied = held.table.applied(partition).unwrap();
         assert_eq!((applied.term, applied.index), (1, 1));
-        assert_eq!(applied.stamp_ms, 10 * (SPLIT_AT - 1), "time does not fall");
+        assert_eq!(
+            applied.stamp_ms,
+            10 * (SPLIT_AT - 1),
+            "the stamp does not decrease"
+        );
     }
 }
 
 #[test]
-fn a_crash_at_any_moment_of_a_split_leaves_the_whole_or_all_parts() {
+fn a_crash_at_any_moment_of_a_split_leaves_the_parent_or_all_children() {
     let (mut whole, mut parts) = (0, 0);
     for at in 0.. {
         let disk = SimDisk::new();
@@ -211,7 +218,7 @@ fn a_crash_at_any_moment_of_a_split_leaves_the_whole_or_all_parts() {
             assert_eq!(
                 held.note.get().peers.len(),
                 1,
-                "death {at}: the children are not there"
+                "death {at}: the children do not exist"
             );
             let mut groups = CHILDREN.iter().map(|(_, group)| group);
             assert!(!groups.any(|group| held.starts.contains_key(group)));
@@ -236,7 +243,7 @@ fn a_crash_at_any_moment_of_a_split_leaves_the_whole_or_all_parts() {
 }
 
 #[test]
-fn a_split_waits_for_room() {
+fn a_split_waits_for_disk_space() {
     let disk = SimDisk::new();
     let held = founded(&disk);
     apply_all(&held, SPLIT_AT - 1).unwrap();
@@ -250,7 +257,7 @@ fn a_split_waits_for_room() {
 }
 
 #[test]
-fn a_split_that_is_for_other_members_or_was_done_does_nothing() {
+fn a_split_for_other_members_or_a_repeated_split_does_nothing() {
     let disk = SimDisk::new();
     let held = founded(&disk);
     apply_all(&held, SPLIT_AT - 1).unwrap();
