@@ -17,7 +17,7 @@ use crate::effects::{Answer, is_load};
 use crate::environment::{NoEntries, ReadPace, StateError};
 use crate::group::{AfterUnlock, HostedGroup, ReadPermit, Requester, StateWork};
 use crate::log_reader::{LogPart, PartReader};
-use crate::pool::TaskOutcome;
+use crate::pool::{Patience, TaskOutcome};
 
 impl HostedGroup {
     /// REQUIRES: the replica's lock.
@@ -26,7 +26,7 @@ impl HostedGroup {
         for action in actions {
             match action {
                 Action::Persist(persist) if persist.snapshot.is_some() => {
-                    self.line_up(StateWork::Install(persist));
+                    later.has_work |= self.line_up(StateWork::Install(persist));
                 }
                 Action::Persist(persist) => self.log.push(Arc::clone(self) as _, persist),
                 Action::Send(message) => {
@@ -35,7 +35,9 @@ impl HostedGroup {
                         self.core.outbox.push(node, message);
                     }
                 }
-                Action::Apply(entries) => self.line_up(StateWork::Apply(entries.into())),
+                Action::Apply(entries) => {
+                    later.has_work |= self.line_up(StateWork::Apply(entries.into()));
+                }
                 Action::Read(permit) => later.reads.push(permit),
                 Action::Refuse { request, why } => later.refused.push((request, why)),
                 Action::FetchEntries {
@@ -58,15 +60,14 @@ impl HostedGroup {
         later
     }
 
-    fn line_up(self: &Arc<Self>, work: StateWork) {
+    /// Queues work on the state. Returns whether the caller has to see to it.
+    fn line_up(&self, work: StateWork) -> bool {
         self.work.lock().push_back(work);
-        if !self.is_lined_up.swap(true, Ordering::AcqRel) {
-            self.core.pool.line_up(Arc::clone(self) as _);
-        }
+        !self.is_lined_up.swap(true, Ordering::AcqRel)
     }
 
     /// Does the queued work: see [`StateKeeper::work`](crate::pool::StateKeeper::work).
-    pub(crate) fn do_work(self: &Arc<Self>, may_take_long: bool) -> TaskOutcome {
+    pub(crate) fn do_work(self: &Arc<Self>, patience: Patience) -> TaskOutcome {
         loop {
             debug_assert!(
                 self.is_lined_up.load(Ordering::Acquire),
@@ -85,8 +86,10 @@ impl HostedGroup {
             };
             let left = match next {
                 _ if self.is_halted() => None,
-                StateWork::Apply(entries) => self.apply(entries, may_take_long),
-                StateWork::Install(_) if !may_take_long => Some((next, TaskOutcome::TakesLong)),
+                StateWork::Apply(entries) => self.apply(entries, patience),
+                StateWork::Install(_) if patience < Patience::Much => {
+                    Some((next, TaskOutcome::TakesLong))
+                }
                 StateWork::Install(persist) => self.install(persist).map(no_room),
             };
             if let Some((left, why)) = left {
@@ -100,7 +103,7 @@ impl HostedGroup {
     fn apply(
         self: &Arc<Self>,
         mut entries: VecDeque<Committed>,
-        may_take_long: bool,
+        patience: Patience,
     ) -> Option<(StateWork, TaskOutcome)> {
         let (mut last, mut why) = (None, TaskOutcome::NoRoom);
         while let Some(committed) = entries.pop_front() {
@@ -112,7 +115,7 @@ impl HostedGroup {
             if index <= self.applied() {
                 continue;
             }
-            if !may_take_long && takes_long(&committed) {
+            if patience < Patience::Much && takes_long(&committed) {
                 entries.push_front(committed);
                 why = TaskOutcome::TakesLong;
                 break;
@@ -123,7 +126,7 @@ impl HostedGroup {
                 "group {} leaves out entries",
                 self.group()
             );
-            match self.state.apply(&committed) {
+            match self.state.apply(&committed, patience > Patience::None) {
                 Ok(answers) => {
                     self.has_room();
                     self.set_applied(index);
@@ -132,6 +135,11 @@ impl HostedGroup {
                     if takes_long(&committed) {
                         self.core.watch.changed();
                     }
+                }
+                Err(StateError::Waits) => {
+                    why = TaskOutcome::Waits;
+                    entries.push_front(committed);
+                    break;
                 }
                 Err(StateError::Later(problem)) => {
                     self.lacks_room(&problem);
@@ -223,6 +231,7 @@ impl HostedGroup {
                 self.read_early();
                 None
             }
+            Err(StateError::Waits) => Some(StateWork::Install(persist)),
             Err(StateError::Later(problem)) => {
                 self.lacks_room(&problem);
                 Some(StateWork::Install(persist))
@@ -320,6 +329,13 @@ impl AfterUnlock {
     }
 
     pub fn carry_out(self, group: &Arc<HostedGroup>) {
+        group.core.outbox.deliver();
+        if self.has_work {
+            group
+                .core
+                .pool
+                .see_to(Arc::clone(group) as _, Patience::None);
+        }
         if self.leaves {
             group.halt("its log lost entries that it had acknowledged");
         }

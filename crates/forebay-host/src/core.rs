@@ -24,7 +24,7 @@ pub struct HostCounts {
 #[derive(Debug)]
 pub(crate) struct HostCore {
     pub clock: Arc<dyn Clock>,
-    pub outbox: Arc<Outbox>,
+    pub outbox: Outbox,
     pub pool: Arc<WorkerPool>,
     pub reader: Arc<LogReader>,
     pub watch: Arc<dyn StandingWatch>,

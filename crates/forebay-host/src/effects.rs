@@ -6,14 +6,14 @@
 //! | kind | content |
 //! | --- | --- |
 //! | no bytes | nothing: it only moves the partition's time |
-//! | 1 | operations on keys, in the encoding of the log of live tables |
-//! | 2 | a load, by its number (u64): each replica adds the run that it has fetched |
-//! | 3 | the removal of a range: whether its keys are counted (u8), start, end |
-//! | 4 | the removal of all keys |
+//! | 16 | operations on keys, in the encoding of the log of live tables |
+//! | 17 | a load, by its number (u64): each replica adds the run that it has fetched |
+//! | 18 | the removal of a range: whether its keys are counted (u8), start, end |
+//! | 19 | the removal of all keys |
 //!
 //! A bound of a range is a byte and, except for 0, a key after its length (u32): 0 for none, 1 for
 //! inclusive, 2 for exclusive. A kind that a program does not know is of a newer program: its
-//! entry waits. `docs/reference/log-format.md` has the format.
+//! entry waits. `docs/reference/replica-log-format.md` has the format.
 
 use std::fmt::Debug;
 use std::ops::Bound;
@@ -24,10 +24,11 @@ use forebay_engine::{PartitionId, RunId, TableName};
 use forebay_replica::Refusal;
 use thiserror::Error;
 
-const OPERATIONS: u8 = 1;
-const LOAD: u8 = 2;
-const REMOVE_RANGE: u8 = 3;
-const REMOVE_ALL: u8 = 4;
+// Programs before effects used 1 and 2, for commands and loads.
+const OPERATIONS: u8 = 16;
+const LOAD: u8 = 17;
+const REMOVE_RANGE: u8 = 18;
+const REMOVE_ALL: u8 = 19;
 
 /// What a proposal does to its partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,15 +191,15 @@ mod tests {
         batch.delete(b"gone");
         vec![
             (Effect::Nothing, b""),
-            (Effect::Operations(batch), b"\x01\0\x01\x01kv\x02\x04\0gone"),
-            (Effect::Load(258), b"\x02\x02\x01\0\0\0\0\0\0"),
+            (Effect::Operations(batch), b"\x10\0\x01\x01kv\x02\x04\0gone"),
+            (Effect::Load(258), b"\x11\x02\x01\0\0\0\0\0\0"),
             (
                 Effect::RemoveRange {
                     start: Bound::Included(b"a".to_vec()),
                     end: Bound::Unbounded,
                     is_counted: true,
                 },
-                b"\x03\x01\x01\x01\0\0\0a\0",
+                b"\x12\x01\x01\x01\0\0\0a\0",
             ),
             (
                 Effect::RemoveRange {
@@ -206,9 +207,9 @@ mod tests {
                     end: Bound::Excluded(b"bc".to_vec()),
                     is_counted: false,
                 },
-                b"\x03\0\0\x02\x02\0\0\0bc",
+                b"\x12\0\0\x02\x02\0\0\0bc",
             ),
-            (Effect::RemoveAll, b"\x04"),
+            (Effect::RemoveAll, b"\x13"),
         ]
     }
 

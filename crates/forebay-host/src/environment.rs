@@ -110,6 +110,9 @@ impl ReadPace for NoPace {
 /// A reason why a state could not be changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StateError {
+    /// The change has to wait, and the caller does not allow that.
+    #[error("the change has to wait")]
+    Waits,
     /// Space is short. The same change may succeed later.
     #[error("{0}")]
     Later(String),
@@ -126,7 +129,9 @@ pub enum StateError {
 pub trait GroupState: Debug + Send + Sync {
     /// Applies a decided entry, and stores its facts with its effects. Returns the answers of its
     /// proposals, in their order. An entry that failed with [`StateError::Later`] is applied again.
-    fn apply(&self, committed: &Committed) -> Result<Vec<Answer>, StateError>;
+    /// Without `may_wait` it waits for neither the device nor memory, and fails with
+    /// [`StateError::Waits`] if it would have to.
+    fn apply(&self, committed: &Committed, may_wait: bool) -> Result<Vec<Answer>, StateError>;
 
     /// Fetches a copy of the partition from a peer, at this place or a later one, without changing
     /// the state. Blocks; another thread may apply entries meanwhile.

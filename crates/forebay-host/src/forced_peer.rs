@@ -127,14 +127,17 @@ fn apply_all(
             Content::Split(_) => &Content::Nothing,
             Content::Nothing | Content::Changes(_) => content,
         };
-        state.apply(&Committed {
-            entry: LogEntry {
-                place: *place,
-                content: content.clone(),
+        state.apply(
+            &Committed {
+                entry: LogEntry {
+                    place: *place,
+                    content: content.clone(),
+                },
+                facts: facts.clone(),
+                is_awaited: false,
             },
-            facts: facts.clone(),
-            is_awaited: false,
-        })?;
+            true,
+        )?;
     }
     Ok(facts)
 }

@@ -22,7 +22,7 @@ use crate::hold::HeldProposals;
 use crate::leader_state::LeaderState;
 use crate::lease::{Lease, LeaseWord};
 use crate::log_writer::{LogUser, TableLog};
-use crate::pool::{StateKeeper, TaskOutcome};
+use crate::pool::{Patience, StateKeeper, TaskOutcome};
 
 /// The callback of a read. It reads, and then checks that the permit still holds.
 pub type ReadCallback = Box<dyn FnOnce(Result<ReadPermit, Refusal>) + Send>;
@@ -44,6 +44,8 @@ pub(crate) struct AfterUnlock {
     pub leaves: bool,
     /// The replica's leader or members have changed.
     pub has_changed: bool,
+    /// The state has work, and no other thread does it.
+    pub has_work: bool,
 }
 
 /// A step of work on a state. Steps are done in order.
@@ -564,7 +566,19 @@ impl LogUser for HostedGroup {
     }
 
     fn persisted(self: Arc<Self>, number: u64) {
-        self.notify(Event::Persisted { number });
+        if self.is_halted() {
+            return;
+        }
+        let mut after = self.handle(Event::Persisted { number });
+        // The next write of the log must not wait for the state.
+        if std::mem::take(&mut after.has_work) {
+            self.core.pool.line_up(Arc::clone(&self) as _);
+        }
+        after.carry_out(&self);
+    }
+
+    fn together(&self, work: &mut dyn FnMut()) {
+        self.core.outbox.together(work);
     }
 
     fn log_broke(&self, problem: &str) {
@@ -573,8 +587,8 @@ impl LogUser for HostedGroup {
 }
 
 impl StateKeeper for HostedGroup {
-    fn work(self: Arc<Self>, may_take_long: bool) -> TaskOutcome {
-        self.do_work(may_take_long)
+    fn work(self: Arc<Self>, patience: Patience) -> TaskOutcome {
+        self.do_work(patience)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::environment::{GroupState, MessageSender, NodeKey, ReadPace, StandingW
 use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadCallback, ReadPermit};
 use crate::leader_state::{Evaluated, Evaluation, Wake};
 use crate::log_writer::TableLog;
-use crate::outbox::{Outbox, deliver};
+use crate::outbox::Outbox;
 use crate::pool::WorkerPool;
 
 /// The time between two trims of the logs while the disk is not short of space.
@@ -117,7 +117,7 @@ impl HostShared {
 impl ReplicaHost {
     pub fn start(parts: HostParts) -> io::Result<Self> {
         let core = Arc::new(HostCore {
-            outbox: Arc::new(Outbox::default()),
+            outbox: Outbox::new(parts.post),
             pool: Arc::new(WorkerPool::new(Arc::clone(&parts.clock))),
             reader: Arc::default(),
             watch: parts.watch,
@@ -144,8 +144,6 @@ impl ReplicaHost {
             host.threads.lock().push(start_answering(name, work)?);
             Ok(())
         };
-        let sends = deliver(&core.outbox, &parts.post);
-        begin_answering("forebay-send", Box::new(sends))?;
         for _ in 0..parts.appliers.max(1) {
             let pool = Arc::clone(&core.pool);
             let applies = move || pool.run();

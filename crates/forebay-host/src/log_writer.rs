@@ -33,6 +33,11 @@ pub(crate) trait LogUser: Debug + Send + Sync {
     /// Reports that the writes up to this number are durable.
     fn persisted(self: Arc<Self>, number: u64);
 
+    /// Runs work in which several groups of the host send messages, so that those leave together.
+    fn together(&self, work: &mut dyn FnMut()) {
+        work();
+    }
+
     /// Reports that it is unknown what the log has.
     fn log_broke(&self, problem: &str);
 }
@@ -266,8 +271,8 @@ impl WriteQueue {
 /// another order.
 fn are_in_order(orders: &[LogWrite]) -> bool {
     let mut last = BTreeMap::new();
-    let mut row_estimate = orders.iter().filter(|(group, _)| !group.is_ended());
-    row_estimate.all(|(group, persist)| {
+    let mut running = orders.iter().filter(|(group, _)| !group.is_ended());
+    running.all(|(group, persist)| {
         let before = last.insert(group.id(), persist.number);
         before.is_none_or(|before| before < persist.number)
     })
@@ -275,9 +280,16 @@ fn are_in_order(orders: &[LogWrite]) -> bool {
 
 fn notify(awaited: &[(Arc<dyn LogUser>, u64)], outcome: Result<(), WriteError>) {
     match outcome {
-        Ok(()) => awaited
-            .iter()
-            .for_each(|(group, number)| Arc::clone(group).persisted(*number)),
+        Ok(()) => {
+            let mut report_all = || {
+                let all = awaited.iter();
+                all.for_each(|(group, number)| Arc::clone(group).persisted(*number));
+            };
+            match awaited {
+                [(first, _), _, ..] => first.together(&mut report_all),
+                _ => report_all(),
+            }
+        }
         Err(error) => broke(awaited.iter().map(|(group, _)| group), &error),
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! The messages of all groups to one node leave in one frame, as many as fit. Nodes take turns, so
 //! that much traffic to one node delays no other.
+//!
+//! A thread that added messages sends them, without a replica's lock. If another thread is sending,
+//! that thread sends these, too, so that the messages to a node keep their order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use forebay_replica::{PeerMessage, encode};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::environment::{MessageSender, NodeKey};
 
@@ -18,10 +21,10 @@ const MOST_TO_SEND_BYTES: usize = 64 << 20;
 /// nodes wait while a frame is encoded and sent.
 const MOST_FRAME_BYTES: usize = 512 << 10;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
+    post: Arc<dyn MessageSender>,
     waiting: Mutex<OutgoingMessages>,
-    came: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +32,8 @@ struct OutgoingMessages {
     by_node: BTreeMap<NodeKey, NodeMail>,
     /// The number of callers that are about to add more.
     held: usize,
+    /// A thread is sending, and looks for more afterwards.
+    is_sending: bool,
     is_closed: bool,
 }
 
@@ -65,6 +70,14 @@ impl NodeMail {
 }
 
 impl Outbox {
+    pub fn new(post: Arc<dyn MessageSender>) -> Self {
+        Self {
+            post,
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Adds a message. The caller then calls [`Outbox::deliver`].
     pub fn push(&self, to: NodeKey, message: PeerMessage) {
         let mut waiting = self.waiting.lock();
         let mail = waiting.by_node.entry(to).or_default();
@@ -78,10 +91,6 @@ impl Outbox {
             mail.bytes += bytes;
             mail.messages.push_back(message);
         }
-        if waiting.held == 0 {
-            drop(waiting);
-            self.came.notify_one();
-        }
     }
 
     /// Holds the messages that arrive while `work` runs, so that they leave together.
@@ -94,47 +103,40 @@ impl Outbox {
             "messages are let go that nobody held back"
         );
         waiting.held -= 1;
-        if waiting.held == 0 && !waiting.by_node.is_empty() {
-            drop(waiting);
-            self.came.notify_one();
-        }
+        drop(waiting);
+        self.deliver();
     }
 
-    /// Sends messages until the outbox is closed.
-    pub fn run(&self, post: &dyn MessageSender) {
-        while let Some(frames) = self.take() {
-            for (to, messages) in frames {
-                post.send(to, encode(&messages));
-            }
-        }
-    }
-
-    /// Takes a frame for each node that has messages.
-    fn take(&self) -> Option<Vec<(NodeKey, Vec<PeerMessage>)>> {
+    /// Sends the messages that wait, unless another thread does or is about to. REQUIRES: the caller
+    /// holds no replica's lock.
+    pub fn deliver(&self) {
         let mut waiting = self.waiting.lock();
-        while (waiting.by_node.is_empty() || waiting.held > 0) && !waiting.is_closed {
-            self.came.wait(&mut waiting);
+        if waiting.is_sending {
+            return;
         }
-        if waiting.is_closed {
-            return None;
+        while !waiting.by_node.is_empty() && waiting.held == 0 && !waiting.is_closed {
+            waiting.is_sending = true;
+            let frames = waiting.take();
+            drop(waiting);
+            for (to, messages) in frames {
+                self.post.send(to, encode(&messages));
+            }
+            waiting = self.waiting.lock();
         }
-        let mails = waiting.by_node.iter_mut();
-        let frames = mails.map(|(to, mail)| (*to, mail.take_frame())).collect();
-        waiting.by_node.retain(|_, mail| !mail.messages.is_empty());
-        Some(frames)
+        waiting.is_sending = false;
     }
 
     pub fn close(&self) {
         self.waiting.lock().is_closed = true;
-        self.came.notify_all();
     }
 }
 
-/// Delivers messages through [`Outbox::run`].
-pub(crate) fn deliver(
-    outbox: &Arc<Outbox>,
-    post: &Arc<dyn MessageSender>,
-) -> impl FnOnce() + Send + use<> {
-    let (outbox, post) = (Arc::clone(outbox), Arc::clone(post));
-    move || outbox.run(&*post)
+impl OutgoingMessages {
+    /// Takes a frame for each node that has messages.
+    fn take(&mut self) -> Vec<(NodeKey, Vec<PeerMessage>)> {
+        let mails = self.by_node.iter_mut();
+        let frames = mails.map(|(to, mail)| (*to, mail.take_frame())).collect();
+        self.by_node.retain(|_, mail| !mail.messages.is_empty());
+        frames
+    }
 }

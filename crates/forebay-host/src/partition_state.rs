@@ -106,9 +106,9 @@ impl PartitionState {
 
     fn apply_proposals(
         &self,
-        decided: &DecidedEntry,
-        done: u32,
+        (decided, done): (&DecidedEntry, u32),
         content: &Content,
+        may_wait: bool,
     ) -> Result<Vec<Answer>, StateError> {
         let proposals = match content {
             Content::Batch { proposals, .. } if !proposals.is_empty() => proposals,
@@ -134,7 +134,7 @@ impl PartitionState {
             self.group
         );
         for (number, proposal) in (0..).zip(proposals).skip(done as usize) {
-            let answer = self.apply_one(decided, number, &proposal.operations)?;
+            let answer = self.apply_one(decided, number, &proposal.operations, may_wait)?;
             partial.answers.push(answer);
         }
         Ok(std::mem::take(&mut partial.answers))
@@ -145,6 +145,7 @@ impl PartitionState {
         decided: &DecidedEntry,
         number: u32,
         operations: &[u8],
+        may_wait: bool,
     ) -> Result<Answer, StateError> {
         let effect = Effect::decode(operations).map_err(|error| match error {
             EffectError::Newer(_) => StateError::Later(error.to_string()),
@@ -156,7 +157,8 @@ impl PartitionState {
         }
         let handle = self.table.entry(self.partition, decided, number);
         let handle = handle.map_err(of_this_machine)?;
-        let answer = change(&handle, &effect).map_err(of_this_machine)?;
+        let answer = change(&handle, &effect, may_wait).map_err(of_this_machine)?;
+        let answer = answer.ok_or(StateError::Waits)?;
         handle.finish().map_err(of_this_machine)?;
         Ok(answer)
     }
@@ -182,7 +184,7 @@ impl PartitionState {
 }
 
 impl GroupState for PartitionState {
-    fn apply(&self, committed: &Committed) -> Result<Vec<Answer>, StateError> {
+    fn apply(&self, committed: &Committed, may_wait: bool) -> Result<Vec<Answer>, StateError> {
         let applied = self
             .table
             .applied(self.partition)
@@ -207,7 +209,8 @@ impl GroupState for PartitionState {
             self.apply_split(&decided, &committed.facts, split)?;
             return Ok(Vec::new());
         }
-        self.apply_proposals(&decided, applied.done, &committed.entry.content)
+        let content = &committed.entry.content;
+        self.apply_proposals((&decided, applied.done), content, may_wait)
     }
 
     fn fetch_copy(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError> {
@@ -277,17 +280,27 @@ impl GroupState for PartitionState {
 }
 
 /// Writes an effect other than a load to the partition of a handle. The log that has the entry
-/// makes it durable.
-fn change(handle: &EntryWrite, effect: &Effect) -> Result<Answer, LiveError> {
+/// makes it durable. Returns `None` if it would have to wait and may not.
+fn change(
+    handle: &EntryWrite,
+    effect: &Effect,
+    may_wait: bool,
+) -> Result<Option<Answer>, LiveError> {
     match effect {
         Effect::Nothing | Effect::Load(_) => {}
         Effect::Operations(batch) => {
             // Leaders propose no such batch: a split makes an evaluation before it invalid.
             if !batch.records().all(|(key, _)| handle.is_of_entry(key)) {
-                return Ok(Answer::OtherPartition);
+                return Ok(Some(Answer::OtherPartition));
             }
-            let _ = handle.write(batch)?;
+            let written = match may_wait {
+                true => Some(handle.write(batch)?),
+                false => handle.try_write(batch)?,
+            };
+            return Ok(written.map(|_| Answer::Done));
         }
+        // They sort memory, and count keys.
+        Effect::RemoveRange { .. } | Effect::RemoveAll if !may_wait => return Ok(None),
         Effect::RemoveRange {
             start,
             end,
@@ -296,7 +309,8 @@ fn change(handle: &EntryWrite, effect: &Effect) -> Result<Answer, LiveError> {
             let (start, end) = (start.as_ref(), end.as_ref());
             let (start, end) = (start.map(Vec::as_slice), end.map(Vec::as_slice));
             if *is_counted {
-                return Ok(Answer::Count(handle.delete_range_counted(start, end)?.0));
+                let counted = handle.delete_range_counted(start, end)?;
+                return Ok(Some(Answer::Count(counted.0)));
             }
             let _ = handle.delete_range(start, end)?;
         }
@@ -304,7 +318,7 @@ fn change(handle: &EntryWrite, effect: &Effect) -> Result<Answer, LiveError> {
             let _ = handle.delete_all()?;
         }
     }
-    Ok(Answer::Done)
+    Ok(Some(Answer::Done))
 }
 
 /// Maps an error of the engine during an apply to a state error. Transient errors are tried again.

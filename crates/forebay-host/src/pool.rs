@@ -18,8 +18,19 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// A group whose state the pool changes.
 pub(crate) trait StateKeeper: Debug + Send + Sync {
-    /// Does the waiting work. Does long steps only if `may_take_long`.
-    fn work(self: Arc<Self>, may_take_long: bool) -> TaskOutcome;
+    /// Does the queued work, as far as the thread may.
+    fn work(self: Arc<Self>, patience: Patience) -> TaskOutcome;
+}
+
+/// How long a thread may be kept by work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Patience {
+    /// It serves connections, and waits for nothing.
+    None,
+    /// It waits for memory and the device, and leaves long steps to others.
+    Some,
+    /// It does long steps.
+    Much,
 }
 
 /// The outcome of a step of work.
@@ -30,6 +41,8 @@ pub(crate) enum TaskOutcome {
     NoRoom,
     /// The next step is for the threads that may take long.
     TakesLong,
+    /// The next step is for a thread that may wait.
+    Waits,
 }
 
 #[derive(Debug)]
@@ -95,20 +108,23 @@ impl WorkerPool {
     /// Works on queued groups until the pool is closed.
     pub fn run(&self) {
         while let Some(group) = self.take(|due| &mut due.groups, &self.came) {
-            self.see_to(group, false);
+            self.see_to(group, Patience::Some);
         }
     }
 
     /// Works on the long steps of groups until the pool is closed.
     pub fn run_long(&self) {
         while let Some(group) = self.take(|due| &mut due.long, &self.long_came) {
-            self.see_to(group, true);
+            self.see_to(group, Patience::Much);
         }
     }
 
-    fn see_to(&self, group: Arc<dyn StateKeeper>, may_take_long: bool) {
-        match Arc::clone(&group).work(may_take_long) {
+    /// Does a group's work. What the thread has no patience for is left to others.
+    pub fn see_to(&self, group: Arc<dyn StateKeeper>, patience: Patience) {
+        match Arc::clone(&group).work(patience) {
             TaskOutcome::All => (),
+            TaskOutcome::Waits => self.line_up(group),
+            TaskOutcome::NoRoom if patience == Patience::None => self.line_up(group),
             TaskOutcome::NoRoom => self.try_later(group),
             TaskOutcome::TakesLong => {
                 let mut due = self.due.lock();
@@ -190,7 +206,7 @@ mod tests {
     }
 
     impl StateKeeper for Short {
-        fn work(self: Arc<Self>, _: bool) -> TaskOutcome {
+        fn work(self: Arc<Self>, _: Patience) -> TaskOutcome {
             self.tries.fetch_add(1, Ordering::SeqCst);
             if !self.has_room.load(Ordering::SeqCst) {
                 return TaskOutcome::NoRoom;
@@ -208,8 +224,8 @@ mod tests {
     }
 
     impl StateKeeper for Long {
-        fn work(self: Arc<Self>, may_take_long: bool) -> TaskOutcome {
-            if !may_take_long {
+        fn work(self: Arc<Self>, patience: Patience) -> TaskOutcome {
+            if patience < Patience::Much {
                 return TaskOutcome::TakesLong;
             }
             self.may_continue.lock().recv().unwrap();

@@ -37,15 +37,15 @@ pub(crate) fn row_estimate(
     random: &dyn Random,
     advance: Advance<'_>,
 ) -> Result<Living, ReadError> {
-    let mut row_estimate = Living::default();
+    let mut estimate = Living::default();
     let mut several: Vec<Arc<Run>> = Vec::new();
     for (part, opened) in version.manifest().partitions.iter().zip(&version.parts) {
         if opened.runs.len() > 1 {
             several.extend(opened.runs.iter().cloned());
             continue;
         }
-        row_estimate.rows += part.rows_between().1;
-        row_estimate.bytes += opened.runs.iter().map(|run| bytes(run)).sum::<u64>();
+        estimate.rows += part.rows_between().1;
+        estimate.bytes += opened.runs.iter().map(|run| bytes(run)).sum::<u64>();
     }
     let pages = draw(&several, sample_rows, random);
     let walk = |pages: &&[(&Arc<Run>, usize)]| count(version, pages, advance);
@@ -60,9 +60,9 @@ pub(crate) fn row_estimate(
         let sum: u64 = several.iter().map(|run| of(run)).sum();
         (sum as f64 * share).round() as u64
     };
-    row_estimate.rows += scaled(|run| run.summary().records);
-    row_estimate.bytes += scaled(bytes);
-    Ok(row_estimate)
+    estimate.rows += scaled(|run| run.summary().records);
+    estimate.bytes += scaled(bytes);
+    Ok(estimate)
 }
 
 /// Returns the bytes of the keys and values of a run.

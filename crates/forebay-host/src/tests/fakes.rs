@@ -160,7 +160,7 @@ impl Sum {
 }
 
 impl GroupState for Sum {
-    fn apply(&self, committed: &Committed) -> Result<Vec<Answer>, StateError> {
+    fn apply(&self, committed: &Committed, _: bool) -> Result<Vec<Answer>, StateError> {
         if *self.is_full.lock() {
             return Err(StateError::Later("no space left".to_owned()));
         }

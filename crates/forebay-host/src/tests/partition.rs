@@ -116,17 +116,20 @@ fn an_entry_that_waited_answers_all_of_its_proposals() {
     let (table, loads) = (table(&dir), Arc::<FakeLoads>::default());
     let state = state_with(&table, Vec::new(), Arc::clone(&loads));
     let waiting = || entry_of(1, [set("a"), Effect::Load(1), set("c")]);
-    let waits = state.apply(&waiting());
+    let waits = state.apply(&waiting(), true);
     assert!(matches!(waits, Err(StateError::Later(_))), "{waits:?}");
     loads.put(1, loaded_run(&table, &[b"b"]));
-    assert_eq!(state.apply(&waiting()).unwrap(), vec![Answer::Done; 3]);
     assert_eq!(
-        state.apply(&entry(1, &["a"])).unwrap(),
+        state.apply(&waiting(), true).unwrap(),
+        vec![Answer::Done; 3]
+    );
+    assert_eq!(
+        state.apply(&entry(1, &["a"]), true).unwrap(),
         [],
         "the proposal was applied"
     );
     assert_eq!(
-        state.apply(&entry(2, &["", "d"])).unwrap(),
+        state.apply(&entry(2, &["", "d"]), true).unwrap(),
         vec![Answer::Done; 2]
     );
     assert_eq!(table.get(b"d").unwrap(), Some(b"set".to_vec()));
@@ -142,7 +145,7 @@ fn ranges_are_removed_and_counted() {
         .create_live(&name, draft, &Budget::new(4 << 20))
         .unwrap();
     let state = state(&table, Vec::new());
-    state.apply(&entry(1, &["a", "b", "c", "d"])).unwrap();
+    state.apply(&entry(1, &["a", "b", "c", "d"]), true).unwrap();
     let range = |start: &str, end: &str, is_counted| Effect::RemoveRange {
         start: Bound::Excluded(start.as_bytes().to_vec()),
         end: Bound::Included(end.as_bytes().to_vec()),
@@ -150,12 +153,14 @@ fn ranges_are_removed_and_counted() {
     };
     let removal = entry_of(2, [range("a", "c", true), range("c", "d", false)]);
     assert_eq!(
-        state.apply(&removal).unwrap(),
+        state.apply(&removal, true).unwrap(),
         [Answer::Count(2), Answer::Done]
     );
     let present = |key: &[u8]| table.get(key).unwrap().is_some();
     assert!(present(b"a") && !present(b"b") && !present(b"c") && !present(b"d"));
-    state.apply(&entry_of(3, [Effect::RemoveAll])).unwrap();
+    state
+        .apply(&entry_of(3, [Effect::RemoveAll]), true)
+        .unwrap();
     assert!(!present(b"a"));
 }
 
@@ -177,10 +182,13 @@ fn keys_of_another_partition_are_refused_and_damaged_effects_end_the_replica() {
     let mut both = Batch::new();
     both.update(first[0].as_bytes(), b"set");
     both.update(other[0].as_bytes(), b"set");
-    let answers = state.apply(&entry_of(1, [Effect::Operations(both), set(first[0])]));
+    let answers = state.apply(
+        &entry_of(1, [Effect::Operations(both), set(first[0])]),
+        true,
+    );
     assert_eq!(answers.unwrap(), [Answer::OtherPartition, Answer::Done]);
     assert_eq!(table.get(other[0].as_bytes()).unwrap(), None);
-    let newer = state.apply(&entry_with(2, [Bytes::from_static(b"\x7f")]));
+    let newer = state.apply(&entry_with(2, [Bytes::from_static(b"\x7f")]), true);
     assert!(matches!(newer, Err(StateError::Later(_))), "{newer:?}");
 }
 
@@ -189,9 +197,9 @@ fn a_copy_made_within_an_entry_continues_within_it() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [from, to] = [0, 1].map(|at| table(&dirs[at]));
     let source = state(&from, Vec::new());
-    source.apply(&entry(1, &["a"])).unwrap();
+    source.apply(&entry(1, &["a"]), true).unwrap();
     let with_load = || entry_of(2, [set("b"), Effect::Load(1)]);
-    source.apply(&with_load()).unwrap_err();
+    source.apply(&with_load(), true).unwrap_err();
     let content = copied_to(&source, &to);
     assert_eq!(content.applied.as_ref().unwrap().done, 1);
     let target = state(&to, vec![content]);
@@ -201,7 +209,7 @@ fn a_copy_made_within_an_entry_continues_within_it() {
     target.install(&facts).unwrap();
     target.install(&facts).unwrap();
     assert_eq!(to.get(b"b").unwrap(), Some(b"set".to_vec()));
-    target.apply(&entry(2, &["b", "c"])).unwrap();
+    target.apply(&entry(2, &["b", "c"]), true).unwrap();
     assert_eq!(to.get(b"c").unwrap(), Some(b"set".to_vec()));
     assert_eq!(target.kept_through(), 1);
     target.keep().unwrap();
@@ -213,9 +221,9 @@ fn a_copy_fetched_during_an_install_takes_no_file_from_it() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [from, to] = [0, 1].map(|at| table(&dirs[at]));
     let source = state(&from, Vec::new());
-    source.apply(&entry(1, &["a"])).unwrap();
+    source.apply(&entry(1, &["a"]), true).unwrap();
     let first = copied_to(&source, &to);
-    source.apply(&entry(2, &["b"])).unwrap();
+    source.apply(&entry(2, &["b"]), true).unwrap();
     let second = copied_to(&source, &to);
     let target = state(&to, vec![first, second]);
     let at = Place { term: 1, index: 1 };
@@ -258,23 +266,26 @@ fn a_load_waits_for_its_run_and_is_added_once_in_order() {
     let (table, loads) = (table(&dir), Arc::<FakeLoads>::default());
     let state = state_with(&table, Vec::new(), Arc::clone(&loads));
     let value = |key: &[u8]| table.get(key).unwrap().unwrap_or_default();
-    state.apply(&entry(1, &["a", "b"])).unwrap();
+    state.apply(&entry(1, &["a", "b"]), true).unwrap();
     let load = entry_of(2, [Effect::Load(7), set("b")]);
-    assert!(matches!(state.apply(&load), Err(StateError::Later(_))));
+    assert!(matches!(
+        state.apply(&load, true),
+        Err(StateError::Later(_))
+    ));
     assert_eq!(value(b"a"), b"set");
     loads.put(7, loaded_run(&table, &[b"a", b"b"]));
-    assert_eq!(state.apply(&load).unwrap(), vec![Answer::Done; 2]);
+    assert_eq!(state.apply(&load, true).unwrap(), vec![Answer::Done; 2]);
     assert_eq!(
         (value(b"a"), value(b"b")),
         (b"load".to_vec(), b"set".to_vec())
     );
     assert!(loads.0.lock().is_empty());
     // Another leader proposes it again, with a run on this node or without one.
-    state.apply(&entry(3, &["a"])).unwrap();
-    state.apply(&entry_of(4, [Effect::Load(7)])).unwrap();
+    state.apply(&entry(3, &["a"]), true).unwrap();
+    state.apply(&entry_of(4, [Effect::Load(7)]), true).unwrap();
     loads.put(7, loaded_run(&table, &[b"a"]));
-    state.apply(&entry_of(5, [Effect::Load(7)])).unwrap();
+    state.apply(&entry_of(5, [Effect::Load(7)]), true).unwrap();
     assert_eq!(value(b"a"), b"set");
-    let damaged = state.apply(&entry_with(6, [Effect::Load(8).encode().slice(..5)]));
+    let damaged = state.apply(&entry_with(6, [Effect::Load(8).encode().slice(..5)]), true);
     assert!(matches!(damaged, Err(StateError::Never(_))), "{damaged:?}");
 }

@@ -113,9 +113,9 @@ impl TableHeld {
         for range in ranges.filter(|_| table.serving.is_some()) {
             let nodes = table.held(Some(range)).iter();
             let nodes = nodes.filter_map(|id| map.node(*id));
-            let row_estimate = nodes.filter(|node| node.is_available).count();
-            missing += table.replicas.saturating_sub(row_estimate) as u64;
-            unheld += u64::from(row_estimate == 0);
+            let available = nodes.filter(|node| node.is_available).count();
+            missing += table.replicas.saturating_sub(available) as u64;
+            unheld += u64::from(available == 0);
         }
         Self {
             version: table.serving.unwrap_or(0),

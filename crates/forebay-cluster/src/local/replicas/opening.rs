@@ -101,7 +101,9 @@ impl From<ForceRecoverError> for KeepError {
             | ForceRecoverError::State(StateError::Never(_) | StateError::Damaged(_)) => {
                 Self::Lasts(ReplicaProblem::Damaged, error.to_string())
             }
-            ForceRecoverError::State(StateError::Later(problem)) => Self::Passes(problem),
+            ForceRecoverError::State(error @ (StateError::Later(_) | StateError::Waits)) => {
+                Self::Passes(error.to_string())
+            }
             ForceRecoverError::Open(error) => error.into(),
             ForceRecoverError::Table(error) => error.into(),
             ForceRecoverError::Log(error) => error.into(),

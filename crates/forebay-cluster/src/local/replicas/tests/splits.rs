@@ -148,7 +148,7 @@ fn committed(index: u64, content: Content) -> Committed {
 fn apply_all(held: &HeldTable, through: u64) -> Result<(), StateError> {
     let (state, applied) = (state(held), held.table.applied(WHOLE).unwrap());
     for index in applied.index + 1..=through {
-        state.apply(&entry(index))?;
+        state.apply(&entry(index), true)?;
     }
     Ok(())
 }
@@ -268,7 +268,7 @@ fn a_split_for_other_members_or_a_repeated_split_does_nothing() {
     ];
     for (index, other) in (SPLIT_AT..).zip(others) {
         state
-            .apply(&committed(index, Content::Split(other)))
+            .apply(&committed(index, Content::Split(other)), true)
             .unwrap();
         assert_eq!(held.table.applied(WHOLE).unwrap().index, index);
         assert_eq!(held.table.partitions().len(), 1);
@@ -277,7 +277,7 @@ fn a_split_for_other_members_or_a_repeated_split_does_nothing() {
     let due = split(&[(1, 11), (2, 12), (3, 13)]);
     for index in [SPLIT_AT + 2, SPLIT_AT + 3] {
         let again = Content::Split(due.clone());
-        state.apply(&committed(index, again)).unwrap();
+        state.apply(&committed(index, again), true).unwrap();
         assert_eq!(held.table.applied(WHOLE).unwrap().index, index);
         assert_eq!(held.table.partitions().len(), 3);
         assert_eq!(held.note.get().peers.len(), 3);
