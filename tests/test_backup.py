@@ -308,6 +308,20 @@ def made(shared):
     return made
 
 
+def test_live_tables_are_not_restored_into_too_few_nodes(cluster, source, tmp_path):
+    place, single = tmp_path / "backups", Store(tmp_path / "single")
+    single.run("create", "kv")
+    single.push("flights", source())
+    single.json("backup", "kv", "flights", "--to", place)
+    small = cluster(2)
+    refused = small.store.refuse("restore", "--from", place)
+    assert "nothing was restored" in refused and "only 2 nodes can have them now" in refused
+    assert "forebay restore flights --from" in refused
+    assert small.store.json("tables") == []
+    small.store.json("restore", "flights", "--from", place)
+    assert [table["table"] for table in small.store.json("tables")] == ["flights"]
+
+
 def test_a_live_table_of_a_cluster_is_read_and_copied_at_one_moment(made, tmp_path):
     store = made.store
     with made["n1"].through_gateway() as client, Chain(client, "t") as chain:
@@ -407,7 +421,9 @@ def test_users_back_up_tables_that_they_may_read_and_write(cluster, tmp_path):
     with made["n1"].through_gateway(username="all", password="secret") as client:
         client.mset({f"t:{number}": number for number in range(50)})
     place = tmp_path / "backups"
-    assert "--login FILE" in store.refuse("backup", "--to", place)
+    refused = store.refuse("backup", "--to", place)
+    assert "--login FILE" in refused
+    assert any(f"node 127.0.0.1:{node.http}" in refused for node in made.nodes), refused
     assert set(tables_of(store.json("backup", "--to", place, *asks))) == {"t", "u"}
     assert store.run("get", "t", "7", *asks).out == "7\n"
     assert store.run("doctor", *asks, code=None).code == 0
