@@ -99,3 +99,22 @@ def test_a_watched_key_is_compared_when_exec_is_evaluated(made):
         with pytest.raises(redis.WatchError):
             pipe.execute()
         assert one.get("t:{w}2") is None
+
+
+def test_a_record_that_the_table_cannot_store_is_refused_alone(made):
+    with made["n1"].through_gateway() as client:
+        pipe = client.pipeline(transaction=False)
+        pipe.set("t:a", 1)
+        pipe.execute_command("KV.WRITE", "t:w", "INSERT", "12345678", "DELTA", "12345678")
+        pipe.set("t:b", 2).execute_command("KV.WRITE", "n:w", "UPDATE", "")
+        pipe.incr("n:a")
+        answers = pipe.execute(raise_on_error=False)
+        assert answers[0] and answers[2] and answers[4] == 1, answers
+        assert all(isinstance(answers[at], redis.ResponseError) for at in (1, 3)), answers
+        assert not any("UNCERTAIN" in str(answers[at]) for at in (1, 3)), answers
+        # The partitions still have leaders.
+        assert client.set("t:w", 1) and client.incr("n:w") == 1
+        pipe = client.pipeline(transaction=True)
+        pipe.set("t:{x}1", 1).execute_command("KV.WRITE", "t:{x}2", "DELTA", "12345678")
+        answers = pipe.execute(raise_on_error=False)
+        assert answers[0] and isinstance(answers[1], redis.ResponseError), answers

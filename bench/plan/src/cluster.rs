@@ -28,7 +28,7 @@ const PARTITIONS_A_NODE: u64 = 4;
 /// Keys are numbers below this; new ones lie in the third tenth of them.
 const KEYS: u64 = 1_000_000_000_000;
 const SAMPLES: u64 = 20_000;
-const MARKS: u64 = 15;
+const SPLIT_POINTS: u64 = 15;
 
 #[derive(Debug, Args)]
 pub struct Clusters {
@@ -133,12 +133,13 @@ fn cluster(args: &Clusters, table: &TableName) -> (Model, Survey) {
     let width = KEYS / partitions;
     let sizes: BTreeMap<PartitionId, SurveyedPartition> = (0..partitions)
         .map(|at| {
-            let marks = (1..=MARKS).map(|mark| at * width + mark * width / (MARKS + 1));
+            let key_of = |point| at * width + point * width / (SPLIT_POINTS + 1);
+            let split_points = (1..=SPLIT_POINTS).map(key_of);
             let size = SurveyedPartition {
                 size: PartitionSize {
                     records,
                     bytes: records * ROW_BYTES,
-                    marks: marks.map(|mark| Bound::Key(key(mark))).collect(),
+                    split_points: split_points.map(|point| Bound::Key(key(point))).collect(),
                 },
                 leader: Some(list(at)[0]),
                 traffic: Vec::new(),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use forebay_plan::Random;
-use forebay_plan::placement::cluster::{Cluster, Input, PerNode};
+use forebay_plan::placement::cluster::{Input, PerNode, PlacementProblem};
 use forebay_plan::placement::layout::Placement;
 use forebay_plan::placement::measure::{capacity, measure};
 use forebay_plan::placement::migrate::{migrate, relabel, shipped};
@@ -72,17 +72,17 @@ fn drawn(distribution: Distribution, partitions: usize, requests: u64, seed: u64
     counts.into_iter().map(|count| count as f64).collect()
 }
 
-fn cluster(nodes: usize, slots: usize, load: Vec<f64>) -> Cluster {
+fn cluster(nodes: usize, slots: usize, load: Vec<f64>) -> PlacementProblem {
     let slots = Some(PerNode::All(slots));
     Input { nodes, slots, load, ..Input::default() }.check().expect("a right input")
 }
 
 /// The paper's cluster with k slots a node.
-fn paper(distribution: Distribution, slots: usize, seed: u64) -> Cluster {
+fn paper(distribution: Distribution, slots: usize, seed: u64) -> PlacementProblem {
     cluster(NODES, slots, drawn(distribution, LEAST_NODES * slots, REQUESTS, seed))
 }
 
-fn placed(cluster: &Cluster, scheme: Scheme) -> Placement {
+fn placed(cluster: &PlacementProblem, scheme: Scheme) -> Placement {
     place(cluster, scheme, Objective::MinMax).expect("a placement")
 }
 

@@ -95,7 +95,7 @@ impl LiveStatus {
     pub fn of(model: &Model, received: ReceivedReports<'_>, now: Now) -> Option<Self> {
         let mut status = Self::default();
         for (table, entry) in model.live_tables() {
-            for (group, wanted) in model.wanted_groups(table) {
+            for (group, wanted) in model.desired_groups(table) {
                 let looked = Look {
                     model,
                     so_far: received,

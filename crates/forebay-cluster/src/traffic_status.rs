@@ -45,7 +45,7 @@ impl TrafficStatus {
     pub fn of(model: &Model, received: ReceivedReports<'_>) -> Self {
         let mut status = Self::default();
         for (table, _) in model.live_tables() {
-            for (group, _) in model.wanted_groups(table) {
+            for (group, _) in model.desired_groups(table) {
                 status.count(model, received, (table, group));
             }
         }

@@ -90,7 +90,7 @@ impl HostedGroup {
                 StateWork::Install(_) if patience < Patience::Much => {
                     Some((next, TaskOutcome::TakesLong))
                 }
-                StateWork::Install(persist) => self.install(persist).map(no_room),
+                StateWork::Install(persist) => self.install(persist).map(retry_later),
             };
             if let Some((left, why)) = left {
                 self.work.lock().push_front(left);
@@ -105,7 +105,7 @@ impl HostedGroup {
         mut entries: VecDeque<Committed>,
         patience: Patience,
     ) -> Option<(StateWork, TaskOutcome)> {
-        let (mut last, mut why) = (None, TaskOutcome::NoRoom);
+        let (mut last, mut why) = (None, TaskOutcome::RetryLater);
         while let Some(committed) = entries.pop_front() {
             if self.is_halted() {
                 return None;
@@ -128,7 +128,7 @@ impl HostedGroup {
             );
             match self.state.apply(&committed, patience > Patience::None) {
                 Ok(answers) => {
-                    self.has_room();
+                    self.note_unblocked();
                     self.set_applied(index);
                     last = Some(index);
                     self.answer(&committed, answers);
@@ -142,14 +142,14 @@ impl HostedGroup {
                     break;
                 }
                 Err(StateError::Later(problem)) => {
-                    self.lacks_room(&problem);
+                    self.note_blocked(&problem);
                     entries.push_front(committed);
                     break;
                 }
                 // The replica keeps its log until another one has replaced it.
                 Err(StateError::Damaged(problem)) => {
                     self.fall_ill(&problem);
-                    self.lacks_room(&problem);
+                    self.note_blocked(&problem);
                     entries.push_front(committed);
                     break;
                 }
@@ -167,9 +167,9 @@ impl HostedGroup {
         (!entries.is_empty()).then_some((StateWork::Apply(entries), why))
     }
 
-    /// Logs a repeated failure once.
-    fn lacks_room(&self, problem: &str) {
-        if !self.is_short.swap(true, Ordering::Relaxed) {
+    /// Notes that decided entries cannot be applied now. Logs a repeated failure once.
+    fn note_blocked(&self, problem: &str) {
+        if !self.is_blocked.swap(true, Ordering::Relaxed) {
             let group = self.group().0;
             warn!(
                 group,
@@ -178,8 +178,10 @@ impl HostedGroup {
         }
     }
 
-    fn has_room(&self) {
-        if self.is_short.load(Ordering::Relaxed) && self.is_short.swap(false, Ordering::Relaxed) {
+    /// Notes that decided entries are applied again.
+    fn note_unblocked(&self) {
+        if self.is_blocked.load(Ordering::Relaxed) && self.is_blocked.swap(false, Ordering::Relaxed)
+        {
             info!(group = self.group().0, "what is decided is applied again");
         }
     }
@@ -224,7 +226,7 @@ impl HostedGroup {
         );
         match self.state.install(&facts) {
             Ok(()) => {
-                self.has_room();
+                self.note_unblocked();
                 self.set_applied(facts.place.index);
                 self.core.counts.copies.fetch_add(1, Ordering::Relaxed);
                 self.log.push(Arc::clone(self) as _, persist);
@@ -233,7 +235,7 @@ impl HostedGroup {
             }
             Err(StateError::Waits) => Some(StateWork::Install(persist)),
             Err(StateError::Later(problem)) => {
-                self.lacks_room(&problem);
+                self.note_blocked(&problem);
                 Some(StateWork::Install(persist))
             }
             Err(StateError::Never(problem) | StateError::Damaged(problem)) => {
@@ -300,8 +302,8 @@ impl HostedGroup {
     }
 }
 
-fn no_room(left: StateWork) -> (StateWork, TaskOutcome) {
-    (left, TaskOutcome::NoRoom)
+fn retry_later(left: StateWork) -> (StateWork, TaskOutcome) {
+    (left, TaskOutcome::RetryLater)
 }
 
 /// Returns whether an entry waits for the disk: the memtable is flushed before the partition as a
@@ -310,10 +312,10 @@ fn takes_long(committed: &Committed) -> bool {
     match &committed.entry.content {
         Content::Split(_) => true,
         Content::Batch { proposals, .. } => {
-            let mut operations = proposals.iter().map(|proposal| &proposal.operations);
-            operations.any(|operations| is_load(operations))
+            let mut effects = proposals.iter().map(|proposal| &proposal.effect);
+            effects.any(|effect| is_load(effect))
         }
-        Content::Nothing | Content::Changes(_) => false,
+        Content::Empty | Content::Changes(_) => false,
     }
 }
 

@@ -33,8 +33,8 @@ const REMOVE_ALL: u8 = 19;
 /// What a proposal does to its partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Moves the partition's time.
-    Nothing,
+    /// Only advances the partition's time.
+    AdvanceTime,
     Operations(Batch),
     /// Adds the run of a load, by the load's number.
     Load(u64),
@@ -55,6 +55,8 @@ pub enum Answer {
     Count(u64),
     /// Nothing was done: the partition lacks some of the keys.
     OtherPartition,
+    /// Nothing was done: no replica of the table can store it. Leaders propose no such effect.
+    Refused(String),
 }
 
 /// The callback of a proposal: receives the state's answer, or the reason why there is none.
@@ -87,7 +89,7 @@ impl Effect {
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
         match self {
-            Self::Nothing => {}
+            Self::AdvanceTime => {}
             Self::Operations(batch) => {
                 out.reserve(1 + batch.bytes().len());
                 out.put_u8(OPERATIONS);
@@ -114,7 +116,7 @@ impl Effect {
 
     pub fn decode(bytes: &[u8]) -> Result<Self, EffectError> {
         let Some((kind, rest)) = bytes.split_first() else {
-            return Ok(Self::Nothing);
+            return Ok(Self::AdvanceTime);
         };
         let effect = match *kind {
             OPERATIONS => Batch::from_bytes(rest).map(Self::Operations),
@@ -190,7 +192,7 @@ mod tests {
         batch.update(b"k", b"v");
         batch.delete(b"gone");
         vec![
-            (Effect::Nothing, b""),
+            (Effect::AdvanceTime, b""),
             (Effect::Operations(batch), b"\x10\0\x01\x01kv\x02\x04\0gone"),
             (Effect::Load(258), b"\x11\x02\x01\0\0\0\0\0\0"),
             (

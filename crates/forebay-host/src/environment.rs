@@ -113,7 +113,7 @@ pub enum StateError {
     /// The change has to wait, and the caller does not allow that.
     #[error("the change has to wait")]
     Waits,
-    /// Space is short. The same change may succeed later.
+    /// A transient reason. The same change may succeed later.
     #[error("{0}")]
     Later(String),
     /// This replica's state is corrupt. Another replica has to replace this one.

@@ -11,58 +11,55 @@ use forebay_replica::{NewProposal, Pending, Proposal};
 
 use crate::effects::{Effect, is_barrier};
 use crate::group::HostedGroup;
-use crate::leader_state::{Evaluated, Evaluation, Wake};
+use crate::leader_state::{EvaluationResult, ProposeOutcome, Wake};
 
 impl HostedGroup {
     /// Evaluates a command, and proposes its effect. See
     /// [`ReplicaHost::evaluate`](crate::ReplicaHost::evaluate).
     pub(crate) fn evaluate(
         self: &Arc<Self>,
-        decide: impl FnOnce(&Pending<Stored>) -> Evaluated,
+        decide: impl FnOnce(&Pending<Stored>) -> EvaluationResult,
         wake: Wake,
-    ) -> Evaluation {
+    ) -> ProposeOutcome {
         let after = {
             let mut state = self.leader_state.lock();
             let basis = match self.known_basis() {
-                Err(()) => return Evaluation::NotLeader,
+                Err(()) => return ProposeOutcome::NotLeader,
                 Ok(basis) => basis.filter(|basis| basis.index <= self.applied()),
             };
             let Some(basis) = basis else {
                 state.waiting.push(wake);
-                return Evaluation::Waits;
+                return ProposeOutcome::Waits;
             };
             state.pending.begin(basis.number);
             let (effect, done) = match decide(&state.pending) {
-                Evaluated::Effect(effect, done) => (effect, done),
-                Evaluated::Nothing => return Evaluation::Nothing,
-                Evaluated::Waits => {
+                EvaluationResult::Effect(effect, done) => (effect, done),
+                EvaluationResult::NoProposal => return ProposeOutcome::NotProposed,
+                EvaluationResult::Waits => {
                     debug_assert!(
                         !state.pending.is_empty(),
                         "nothing would wake the evaluation"
                     );
                     state.waiting.push(wake);
-                    return Evaluation::Waits;
+                    return ProposeOutcome::Waits;
                 }
             };
             let request = self.core.next_request();
             if let Effect::Operations(batch) = &effect {
                 state.add(request, batch);
             }
-            let operations = effect.encode();
+            let effect = effect.encode();
             let new = NewProposal {
-                is_barrier: is_barrier(&operations),
+                is_barrier: is_barrier(&effect),
                 basis: Some(basis.number),
-                proposal: Proposal {
-                    request,
-                    operations,
-                },
+                proposal: Proposal { request, effect },
             };
             self.propose_in_order(new, done)
         };
         if let Some(after) = after {
             after.carry_out(self);
         }
-        Evaluation::Proposed
+        ProposeOutcome::Proposed
     }
 
     /// Drops the effects of applied proposals.

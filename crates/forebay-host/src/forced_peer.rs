@@ -124,8 +124,8 @@ fn apply_all(
                 facts.membership = Arc::new(Membership::founders(&split.voters));
                 content
             }
-            Content::Split(_) => &Content::Nothing,
-            Content::Nothing | Content::Changes(_) => content,
+            Content::Split(_) => &Content::Empty,
+            Content::Empty | Content::Changes(_) => content,
         };
         state.apply(
             &Committed {

@@ -74,8 +74,8 @@ pub struct HostedGroup {
     applied: AtomicU64,
     /// A copy is being fetched.
     pub(crate) is_fetching: AtomicBool,
-    /// The last try to apply decided entries found no disk space.
-    pub(crate) is_short: AtomicBool,
+    /// The last try to apply decided entries failed for a reason that may pass.
+    pub(crate) is_blocked: AtomicBool,
     /// Reads whose entries are not all applied yet.
     pub(crate) early_reads: Mutex<Vec<Permit>>,
     pub(crate) leader_state: Mutex<LeaderState>,
@@ -208,7 +208,7 @@ impl HostedGroup {
             work: Mutex::default(),
             is_lined_up: AtomicBool::new(false),
             is_fetching: AtomicBool::new(false),
-            is_short: AtomicBool::new(false),
+            is_blocked: AtomicBool::new(false),
             early_reads: Mutex::default(),
             leader_state: Mutex::default(),
             nodes: Mutex::new(nodes),
@@ -340,10 +340,7 @@ impl HostedGroup {
         let new = NewProposal {
             basis: None,
             is_barrier: is_barrier(&effect),
-            proposal: Proposal {
-                request,
-                operations: effect,
-            },
+            proposal: Proposal { request, effect },
         };
         if let Some(after) = self.propose_in_order(new, done) {
             after.carry_out(self);

@@ -108,7 +108,7 @@ mod tests {
     fn proposal(text: &'static str) -> (NewProposal, WriteDone) {
         let proposal = Proposal {
             request: RequestId(0),
-            operations: Bytes::from_static(text.as_bytes()),
+            effect: Bytes::from_static(text.as_bytes()),
         };
         (proposal.into(), Box::new(|_| ()))
     }
@@ -116,7 +116,7 @@ mod tests {
     fn texts(proposals: &Proposals) -> Vec<&str> {
         let texts = proposals.iter();
         texts
-            .map(|(new, _)| std::str::from_utf8(&new.proposal.operations).unwrap())
+            .map(|(new, _)| std::str::from_utf8(&new.proposal.effect).unwrap())
             .collect()
     }
 

@@ -23,7 +23,7 @@ use crate::early::EarlyMessages;
 use crate::effects::WriteDone;
 use crate::environment::{GroupState, MessageSender, NodeKey, ReadPace, StandingWatch};
 use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadCallback, ReadPermit};
-use crate::leader_state::{Evaluated, Evaluation, Wake};
+use crate::leader_state::{EvaluationResult, ProposeOutcome, Wake};
 use crate::log_writer::TableLog;
 use crate::outbox::Outbox;
 use crate::pool::WorkerPool;
@@ -274,12 +274,12 @@ impl ReplicaHost {
     pub fn evaluate(
         &self,
         group: GroupId,
-        decide: impl FnOnce(&Pending<Stored>) -> Evaluated,
+        decide: impl FnOnce(&Pending<Stored>) -> EvaluationResult,
         wake: Wake,
-    ) -> Evaluation {
+    ) -> ProposeOutcome {
         match self.get(group) {
             Some(group) => group.evaluate(decide, wake),
-            None => Evaluation::NotLeader,
+            None => ProposeOutcome::NotLeader,
         }
     }
 

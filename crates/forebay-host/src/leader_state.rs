@@ -10,21 +10,21 @@ use crate::effects::{Effect, WriteDone};
 pub type Wake = Box<dyn FnOnce() + Send>;
 
 /// The result of a command's evaluation.
-pub enum Evaluated {
+pub enum EvaluationResult {
     /// The effect, and the callback of its proposal.
     Effect(Effect, WriteDone),
     /// The command reads a key whose value depends on proposals that are not applied yet.
     Waits,
     /// Nothing is proposed. The evaluation itself has the reason.
-    Nothing,
+    NoProposal,
 }
 
 /// The outcome of [`ReplicaHost::evaluate`](crate::ReplicaHost::evaluate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Evaluation {
+pub enum ProposeOutcome {
     Proposed,
     /// Nothing was proposed, as the evaluation decided.
-    Nothing,
+    NotProposed,
     /// Nothing was proposed. The waker is called when another attempt may succeed.
     Waits,
     /// Nothing was proposed: this host does not lead the group.

@@ -63,7 +63,7 @@ pub use environment::{
 pub use forced_peer::{ForceRecoverError, ForcedPeer, begin_alone};
 pub use group::{GroupFacts, GroupStanding, ReadCallback, ReadPermit};
 pub use host::{HostParts, NewReplica, ReplicaHost};
-pub use leader_state::{Evaluated, Evaluation, Wake};
+pub use leader_state::{EvaluationResult, ProposeOutcome, Wake};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
 pub use partition_state::{CopyFetcher, PartitionState, StateParts, facts_of, place_of};

@@ -11,6 +11,7 @@ use forebay_replica::{
     CodecError, Committed, Content, GroupId, Membership, PeerId, Place, SnapshotFacts,
 };
 use parking_lot::Mutex;
+use tracing::error;
 
 use crate::effects::{Answer, Effect, EffectError, LoadedRuns};
 use crate::environment::{ChildReplicas, GroupState, StateError};
@@ -134,7 +135,7 @@ impl PartitionState {
             self.group
         );
         for (number, proposal) in (0..).zip(proposals).skip(done as usize) {
-            let answer = self.apply_one(decided, number, &proposal.operations, may_wait)?;
+            let answer = self.apply_one(decided, number, &proposal.effect, may_wait)?;
             partial.answers.push(answer);
         }
         Ok(std::mem::take(&mut partial.answers))
@@ -144,10 +145,10 @@ impl PartitionState {
         &self,
         decided: &DecidedEntry,
         number: u32,
-        operations: &[u8],
+        effect: &[u8],
         may_wait: bool,
     ) -> Result<Answer, StateError> {
-        let effect = Effect::decode(operations).map_err(|error| match error {
+        let effect = Effect::decode(effect).map_err(|error| match error {
             EffectError::Newer(_) => StateError::Later(error.to_string()),
             EffectError::Damaged => StateError::Never(error.to_string()),
         })?;
@@ -157,8 +158,15 @@ impl PartitionState {
         }
         let handle = self.table.entry(self.partition, decided, number);
         let handle = handle.map_err(of_this_machine)?;
-        let answer = change(&handle, &effect, may_wait).map_err(of_this_machine)?;
-        let answer = answer.ok_or(StateError::Waits)?;
+        let answer = match change(&handle, &effect, may_wait) {
+            Ok(answer) => answer.ok_or(StateError::Waits)?,
+            Err(error) if error.is_of_this_machine() => return Err(of_this_machine(error)),
+            // Every replica refuses it.
+            Err(error) => {
+                error!(group = self.group.0, %error, "an effect cannot be applied");
+                Answer::Refused(error.to_string())
+            }
+        };
         handle.finish().map_err(of_this_machine)?;
         Ok(answer)
     }
@@ -193,7 +201,7 @@ impl GroupState for PartitionState {
             place: place_of(&committed.facts),
             proposals: match &committed.entry.content {
                 Content::Batch { proposals, .. } => proposals.len() as u32,
-                Content::Nothing | Content::Changes(_) | Content::Split(_) => 0,
+                Content::Empty | Content::Changes(_) | Content::Split(_) => 0,
             },
         };
         if applied.index >= decided.place.index {
@@ -287,7 +295,7 @@ fn change(
     may_wait: bool,
 ) -> Result<Option<Answer>, LiveError> {
     match effect {
-        Effect::Nothing | Effect::Load(_) => {}
+        Effect::AdvanceTime | Effect::Load(_) => {}
         Effect::Operations(batch) => {
             // Leaders propose no such batch: a split makes an evaluation before it invalid.
             if !batch.records().all(|(key, _)| handle.is_of_entry(key)) {

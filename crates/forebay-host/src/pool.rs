@@ -37,8 +37,8 @@ pub(crate) enum Patience {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TaskOutcome {
     All,
-    /// The disk has no space. The pool tries again soon.
-    NoRoom,
+    /// The step cannot be done now. The pool tries again soon.
+    RetryLater,
     /// The next step is for the threads that may take long.
     TakesLong,
     /// The next step is for a thread that may wait.
@@ -124,8 +124,8 @@ impl WorkerPool {
         match Arc::clone(&group).work(patience) {
             TaskOutcome::All => (),
             TaskOutcome::Waits => self.line_up(group),
-            TaskOutcome::NoRoom if patience == Patience::None => self.line_up(group),
-            TaskOutcome::NoRoom => self.try_later(group),
+            TaskOutcome::RetryLater if patience == Patience::None => self.line_up(group),
+            TaskOutcome::RetryLater => self.try_later(group),
             TaskOutcome::TakesLong => {
                 let mut due = self.due.lock();
                 if !due.is_closed {
@@ -209,7 +209,7 @@ mod tests {
         fn work(self: Arc<Self>, _: Patience) -> TaskOutcome {
             self.tries.fetch_add(1, Ordering::SeqCst);
             if !self.has_room.load(Ordering::SeqCst) {
-                return TaskOutcome::NoRoom;
+                return TaskOutcome::RetryLater;
             }
             self.done.send(()).unwrap();
             TaskOutcome::All

@@ -72,10 +72,14 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// Discards what is cached of the content below `dir`: others may have written there without
     /// the locks that this process holds.
     fn look_again(&self, _dir: &Path) {}
-    /// Returns whether this disk can fill up, so that blocks can be reserved for a file; false in
-    /// object storage.
+    /// Returns whether this is object storage: every access is a request, there are no links, and
+    /// directories exist only as prefixes of names.
+    fn is_object_storage(&self) -> bool {
+        false
+    }
+    /// Returns whether this disk can fill up, so that blocks can be reserved for a file.
     fn keeps_blocks(&self) -> bool {
-        true
+        !self.is_object_storage()
     }
 }
 
@@ -83,7 +87,7 @@ pub trait Disk: Debug + Send + Sync + 'static {
 pub trait Lock: Debug + Send + Sync {
     /// Fails if another process has taken the lock over meanwhile, which only a lock of several
     /// machines allows.
-    fn confirm(&self) -> io::Result<()> {
+    fn check_held(&self) -> io::Result<()> {
         Ok(())
     }
 }

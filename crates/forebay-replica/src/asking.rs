@@ -12,7 +12,7 @@ use crate::split::SplitEntry;
 use crate::start::FOUNDED;
 use crate::time::{HAND_OVER_AGAIN_TICKS, Now};
 
-/// The size of an entry's content besides its operations, and of the content besides each of them.
+/// The size of an entry's content besides its effects, and of the content besides each of them.
 const ENTRY_BYTES: usize = 16;
 const PROPOSAL_BYTES: usize = 16;
 /// The most entries of the log that a peer may lack to become the leader.
@@ -43,7 +43,7 @@ impl Replica {
         while may_log && self.writing.is_none() && !self.gathered.is_empty() {
             let mut room = MOST_ENTRY_BYTES - ENTRY_BYTES;
             let fits = |new: &&NewProposal| {
-                let size = new.proposal.operations.len() + PROPOSAL_BYTES;
+                let size = new.proposal.effect.len() + PROPOSAL_BYTES;
                 let fits = size <= room;
                 room = room.saturating_sub(size);
                 fits

@@ -5,7 +5,7 @@
 //! these effects before it. So each such proposal names its *basis*. The replica refuses a proposal
 //! with another basis than its current one. A new basis begins when:
 //!
-//! - the replica becomes leader, or ends to be one;
+//! - the replica becomes leader, or stops leading;
 //! - an entry changes the state in a way that the pending effects do not show: a split, or a
 //!   proposal that is a barrier (a load, the removal of a range);
 //! - a proposal with a basis is refused: those after it may rest on it.
@@ -49,6 +49,7 @@ impl From<Proposal> for NewProposal {
 #[derive(Debug, Default)]
 pub(crate) struct BasisState {
     pub number: u64,
-    /// The last entry that no evaluation may precede. `None` while a barrier is not logged yet.
-    pub barrier: Option<u64>,
+    /// Commands are evaluated only once this entry is applied. `None`: a barrier is gathered and not
+    /// logged yet.
+    pub apply_first: Option<u64>,
 }

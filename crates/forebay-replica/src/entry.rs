@@ -2,8 +2,8 @@
 //!
 //! | kind | content |
 //! | --- | --- |
-//! | 0 | nothing: a leader's first entry |
-//! | 1 | proposals: stamp_ms u64, count u32, then for each: request u64, length u32, operations |
+//! | 0 | empty: a leader's first entry |
+//! | 1 | proposals: stamp_ms u64, count u32, then for each: request u64, length u32, effect |
 //! | 2 | changes of the group: count u32, then for each: kind u8, peer u64 |
 //! | 3 | a split of the group's partition, encoded by [`SplitEntry`] |
 //!
@@ -27,18 +27,20 @@ pub const MOST_ENTRY_BYTES: usize = 32 << 20;
 /// The most peers in one change.
 pub const MOST_CHANGES: usize = 16;
 
-/// Operations that are applied together or not at all, in the engine's encoding.
+/// An effect that is applied as a whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     pub request: RequestId,
-    pub operations: Bytes,
+    /// Opaque here; the module `effects` of forebay-host defines it.
+    pub effect: Bytes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    Nothing,
+    /// A leader's first entry.
+    Empty,
     Batch {
-        /// The partition's time, by which every replica evaluates these operations.
+        /// The partition's time from this entry on; expiry is judged by it.
         stamp_ms: u64,
         proposals: Vec<Proposal>,
     },
@@ -57,7 +59,7 @@ impl Content {
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::new();
         match self {
-            Self::Nothing => out.put_u8(0),
+            Self::Empty => out.put_u8(0),
             Self::Batch {
                 stamp_ms,
                 proposals,
@@ -72,7 +74,7 @@ impl Content {
                 out.put_u32_le(proposals.len() as u32);
                 for proposal in proposals {
                     out.put_u64_le(proposal.request.0);
-                    put_bytes(&mut out, &proposal.operations);
+                    put_bytes(&mut out, &proposal.effect);
                 }
             }
             Self::Changes(changes) => {
@@ -109,7 +111,7 @@ impl Content {
     pub fn from_bytes(bytes: Bytes) -> Result<Self, CodecError> {
         let mut reader = Reader::new(bytes);
         let content = match reader.u8()? {
-            0 => Self::Nothing,
+            0 => Self::Empty,
             1 => Self::Batch {
                 stamp_ms: reader.u64()?,
                 proposals: read_proposals(&mut reader)?,
@@ -133,11 +135,8 @@ fn read_proposals(reader: &mut Reader) -> Result<Vec<Proposal>, CodecError> {
     let mut proposals = Vec::new();
     for _ in 0..count {
         let request = RequestId(reader.u64()?);
-        let operations = reader.bytes("operations", MOST_ENTRY_BYTES)?;
-        proposals.push(Proposal {
-            request,
-            operations,
-        });
+        let effect = reader.bytes("effect", MOST_ENTRY_BYTES)?;
+        proposals.push(Proposal { request, effect });
     }
     Ok(proposals)
 }
@@ -169,7 +168,7 @@ impl LogEntry {
             index: entry.index,
         };
         let content = match entry.get_entry_type() {
-            EntryType::EntryNormal if entry.data.is_empty() => Content::Nothing,
+            EntryType::EntryNormal if entry.data.is_empty() => Content::Empty,
             EntryType::EntryNormal => Content::from_bytes(entry.data.clone())?,
             _ if entry.context.is_empty() => Content::Changes(Vec::new()),
             _ => Content::from_bytes(entry.context.clone())?,
@@ -181,7 +180,7 @@ impl LogEntry {
         let mut entry = Entry::default();
         (entry.term, entry.index) = (self.place.term, self.place.index);
         match &self.content {
-            Content::Nothing => {}
+            Content::Empty => {}
             Content::Batch { .. } | Content::Split(_) => {
                 entry.data = self.content.to_bytes();
             }
@@ -206,10 +205,10 @@ mod tests {
     fn contents_are_read_as_they_are_written() {
         let proposals = vec![Proposal {
             request: RequestId(7),
-            operations: Bytes::from_static(b"set"),
+            effect: Bytes::from_static(b"set"),
         }];
         let all = [
-            Content::Nothing,
+            Content::Empty,
             Content::Batch {
                 stamp_ms: 9,
                 proposals,

@@ -16,7 +16,7 @@ pub enum Event {
     /// Occurs about every [`TICK`](crate::TICK).
     Tick,
     Message(PeerMessage),
-    /// Operations to log and apply, in this order. Proposals without operations only move the
+    /// Effects to log and apply, in this order. Proposals with an empty effect only move the
     /// partition's time.
     Propose(Vec<NewProposal>),
     /// A linearizable read: answered by a permit or a refusal.

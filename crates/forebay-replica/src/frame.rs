@@ -232,7 +232,7 @@ fn read_entries(reader: &mut Reader, raft: &mut Message) -> Result<(), CodecErro
         let bytes = reader.bytes("an entry", MOST_ENTRY_BYTES)?;
         let is_read = is_read(raft.get_msg_type());
         let content = match is_read {
-            true => Content::Nothing,
+            true => Content::Empty,
             false => Content::from_bytes(bytes.clone())?,
         };
         let mut entry = LogEntry { place, content }.to_raft();
@@ -263,7 +263,7 @@ mod tests {
             raft.context = Bytes::from_static(b"round");
             let proposals = vec![Proposal {
                 request: RequestId(3),
-                operations: Bytes::from_static(b"+1"),
+                effect: Bytes::from_static(b"+1"),
             }];
             let content = Content::Batch {
                 stamp_ms: 4,

@@ -9,7 +9,7 @@ impl Replica {
     /// Returns the basis for evaluations. `None` if the replica does not lead, or waits for a
     /// barrier to be logged.
     pub fn basis(&self) -> Option<Basis> {
-        let index = self.basis.barrier.filter(|_| self.is_leader())?;
+        let index = self.basis.apply_first.filter(|_| self.is_leader())?;
         let number = self.basis.number;
         Some(Basis { number, index })
     }
@@ -18,12 +18,12 @@ impl Replica {
     pub(crate) fn renew_basis(&mut self) {
         let last = self.raw.raft.raft_log.last_index();
         self.basis.number += 1;
-        self.basis.barrier = Some(last);
+        self.basis.apply_first = Some(last);
     }
 
     /// Notes that the last logged entry has a barrier.
     pub(crate) fn note_barrier_logged(&mut self) {
-        self.basis.barrier = Some(self.raw.raft.raft_log.last_index());
+        self.basis.apply_first = Some(self.raw.raft.raft_log.last_index());
     }
 
     /// Gathers proposals, except for those that were evaluated on another basis.
@@ -36,7 +36,7 @@ impl Replica {
             }
             if new.is_barrier {
                 self.basis.number += 1;
-                self.basis.barrier = None;
+                self.basis.apply_first = None;
             }
             self.gathered.push(new);
         }
@@ -68,7 +68,7 @@ impl Replica {
         }
         self.renew_basis();
         if self.gathered.iter().any(|new| new.is_barrier) {
-            self.basis.barrier = None;
+            self.basis.apply_first = None;
         }
     }
 }

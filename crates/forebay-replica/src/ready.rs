@@ -201,7 +201,7 @@ impl Replica {
                     self.handed.stamp_ms = *stamp_ms;
                 }
                 Content::Changes(changes) => self.change_group(now, changes),
-                Content::Nothing | Content::Split(_) => {}
+                Content::Empty | Content::Split(_) => {}
             }
             self.handed.place = entry.place;
             let first = self.logged.front();
@@ -327,7 +327,7 @@ fn decoded(entry: &Entry) -> LogEntry {
                 term: entry.term,
                 index: entry.index,
             },
-            content: Content::Nothing,
+            content: Content::Empty,
         }
     })
 }

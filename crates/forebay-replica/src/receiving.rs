@@ -463,7 +463,7 @@ mod tests {
         for number in 0..20 {
             let proposal = Proposal {
                 request: RequestId(number),
-                operations: Bytes::from_static(b"set"),
+                effect: Bytes::from_static(b"set"),
             };
             pair.notify(0, Event::Propose(vec![proposal.into()]));
             // Meanwhile the leader announces the copy again.

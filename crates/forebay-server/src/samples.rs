@@ -42,13 +42,13 @@ pub struct Watch {
 /// The samples of one worker.
 #[derive(Debug, Default)]
 pub struct Samples {
-    pace: Pace,
+    interval: SampleInterval,
     counts: SampleCounts,
 }
 
 /// Selects the keys that are sampled.
 #[derive(Debug)]
-struct Pace {
+struct SampleInterval {
     /// Keys that pass before the next one is sampled.
     left: u64,
     /// The number of keys that a sample represents.
@@ -139,12 +139,12 @@ impl Drop for Watch {
 
 impl Samples {
     /// Returns whether none of the next `keys` keys is sampled. If so, it skips them.
-    pub fn passes(&mut self, keys: u64) -> bool {
-        let passes = self.pace.left >= keys;
-        if passes {
-            self.pace.left -= keys;
+    pub fn skip_if_unsampled(&mut self, keys: u64) -> bool {
+        let is_unsampled = self.interval.left >= keys;
+        if is_unsampled {
+            self.interval.left -= keys;
         }
-        passes
+        is_unsampled
     }
 
     /// Records a command of this many keys. `key` returns the key at a place if it belongs to a
@@ -157,7 +157,7 @@ impl Samples {
         key: impl Fn(u64) -> Option<SampledKey>,
     ) {
         let mut from = 0;
-        while let Some((at, weight)) = self.pace.next(keys.max(1) - from, random) {
+        while let Some((at, weight)) = self.interval.next(keys.max(1) - from, random) {
             let at = from + at;
             from = at + 1;
             self.counts.samples += 1;
@@ -183,7 +183,7 @@ impl Samples {
     }
 }
 
-impl Pace {
+impl SampleInterval {
     /// Returns the first of these keys that is sampled, and its weight.
     fn next(&mut self, keys: u64, random: &dyn Random) -> Option<(u64, u64)> {
         if self.left >= keys {
@@ -202,7 +202,7 @@ impl Pace {
     }
 }
 
-impl Default for Pace {
+impl Default for SampleInterval {
     fn default() -> Self {
         Self {
             left: 0,
@@ -288,7 +288,7 @@ mod tests {
         let (random, mut samples) = (SeededRandom::new(7), Samples::default());
         let (commands, keys) = (200_000_u64, 10);
         for command in 0..commands {
-            if command % 2 == 0 && samples.passes(keys) {
+            if command % 2 == 0 && samples.skip_if_unsampled(keys) {
                 continue;
             }
             // One key of each command is the same.

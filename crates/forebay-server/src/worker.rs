@@ -301,13 +301,13 @@ async fn accept((mut listener, port): Open, workers: Vec<Way>, shared: Arc<Share
                 shared.metrics.connected.fetch_add(1, Ordering::Relaxed);
                 // Workers that have ended are skipped.
                 let (after, before) = workers.split_at(turn % workers.len());
-                let handed = before
+                let undelivered = before
                     .iter()
                     .chain(after)
                     .try_fold((arrival, port), |came, worker| {
                         worker.send(came).map_or_else(|back| Ok(back.0), Err)
                     });
-                if handed.is_ok() {
+                if undelivered.is_ok() {
                     shared.metrics.connected.fetch_sub(1, Ordering::Relaxed);
                 }
             }

@@ -242,9 +242,10 @@ fn of_pull(error: &PullError) -> ErrorKind {
         PullError::NotACache { .. } => ErrorKind::Usage,
         PullError::Push(error) => of_engine(error),
         PullError::Store(error) => of_store(error),
-        PullError::Request { .. } | PullError::OldDocuments | PullError::Disk { .. } => {
-            ErrorKind::Other
-        }
+        PullError::Request { .. }
+        | PullError::Superseded
+        | PullError::BrokenThread
+        | PullError::Disk { .. } => ErrorKind::Other,
     }
 }
 

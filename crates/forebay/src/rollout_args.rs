@@ -21,9 +21,9 @@ pub struct RolloutArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_deadline, help_heading = "Cluster")]
     deadline: Option<Duration>,
 
-    /// On how many nodes each partition must be ready for such an exclusion: 1 to all replicas
-    /// [default: all replicas but one]
-    #[arg(long, value_name = "N", value_parser = parse_replicas, help_heading = "Cluster")]
+    /// How many nodes must have each partition ready before a node without progress is excluded: 1
+    /// to all replicas [default: all replicas but one]
+    #[arg(long, value_name = "N", value_parser = parse_min_replicas, help_heading = "Cluster")]
     min_replicas: Option<usize>,
 
     /// What to do if a node that was ready does not serve the version after the swap [default:
@@ -38,6 +38,11 @@ pub fn parse_replicas(text: &str) -> Result<usize, String> {
         Ok(replicas) if (1..=MOST_REPLICAS).contains(&replicas) => Ok(replicas),
         _ => Err(format!("a table has 1 to {MOST_REPLICAS} replicas")),
     }
+}
+
+/// Parses how many nodes must have each partition ready.
+fn parse_min_replicas(text: &str) -> Result<usize, String> {
+    parse_replicas(text).map_err(|error| format!("{error}, and --min-replicas is at most as many"))
 }
 
 pub fn parse_deadline(text: &str) -> Result<Duration, String> {

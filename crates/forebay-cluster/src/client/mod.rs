@@ -335,7 +335,7 @@ impl ClusterClient {
             let (_, model) = self.model()?;
             let is_reported = |table: &TableName| {
                 let reported = survey.get(table);
-                let mut groups = model.wanted_groups(table).into_iter();
+                let mut groups = model.desired_groups(table).into_iter();
                 groups.all(|(group, _)| {
                     reported.is_some_and(|reported| reported.contains_key(&group.partition))
                 })

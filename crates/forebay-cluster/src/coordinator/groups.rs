@@ -215,7 +215,7 @@ impl Step<'_> {
         let mut changed = Vec::new();
         let mut joiners = None;
         for table in self.model.groups.keys() {
-            for (group, wanted) in self.model.wanted_groups(table) {
+            for (group, wanted) in self.model.desired_groups(table) {
                 let keeping = Keeping {
                     now: self.now,
                     term: self.term,

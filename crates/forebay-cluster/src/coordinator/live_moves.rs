@@ -82,7 +82,7 @@ fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<ConcernedPartition<
                 change.bounds.lower <= *lower && upper.is_none_or(|upper| lower < upper)
             })
         };
-        let wanted = model.wanted_groups(table).into_iter();
+        let wanted = model.desired_groups(table).into_iter();
         let wanted = wanted.filter(|(group, _)| is_all || is_in(group));
         concerned.extend(wanted.map(|(group, nodes)| (table, group, nodes)));
     }

@@ -78,7 +78,7 @@ impl Step<'_> {
         self.model.work.edit().next_group = next + unfounded.len() as u64;
         let groups = TableGroups::new(&unfounded);
         self.model.groups.insert(table.clone(), groups);
-        let wanted = self.model.wanted_groups(table).into_iter();
+        let wanted = self.model.desired_groups(table).into_iter();
         let founded = wanted.map(|(group, nodes)| {
             let GroupEntry {
                 group,

@@ -122,7 +122,7 @@ impl Step<'_> {
     }
 
     fn is_settled(&self, table: &TableName, group: &GroupEntry) -> bool {
-        let wanted = self.model.wanted_groups(table);
+        let wanted = self.model.desired_groups(table);
         let wanted = wanted.iter().find(|(known, _)| known.group == group.group);
         let is_made = |made: &PeerEntry| made.state == PeerState::Made;
         group.peers.iter().all(is_made)

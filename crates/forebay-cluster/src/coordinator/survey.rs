@@ -13,8 +13,8 @@ use crate::measures::traffic::ReplicaTraffic;
 use crate::model::{GroupEntry, Model, Survey, SurveyedPartition};
 use crate::time::Now;
 
-/// The most marks in one survey. If there are many partitions, each has fewer.
-const MOST_MARKS: usize = 8192;
+/// The most split points in one survey. If there are many partitions, each has fewer.
+const MOST_SPLIT_POINTS: usize = 8192;
 
 impl Step<'_> {
     /// Returns the state of live tables, for clients that cannot ask a node over HTTP.
@@ -35,7 +35,7 @@ impl Step<'_> {
             survey.insert(table.clone(), self.survey_one(table)?);
         }
         let partitions: usize = survey.values().map(BTreeMap::len).sum();
-        let most = MOST_MARKS / partitions.max(1);
+        let most = MOST_SPLIT_POINTS / partitions.max(1);
         let sizes = survey.values_mut().flat_map(BTreeMap::values_mut);
         sizes.for_each(|one| thin(&mut one.size, most));
         Ok(survey)
@@ -89,11 +89,11 @@ pub fn serving_reads(received: &ReceivedReads, model: &Model, now: Now) -> Batch
     })
 }
 
-/// Keeps at most so many marks, evenly spaced.
+/// Keeps at most so many split points, evenly spaced.
 fn thin(size: &mut PartitionSize, most: usize) {
-    let step = (size.marks.len() + 1).div_ceil(most + 1);
+    let step = (size.split_points.len() + 1).div_ceil(most + 1);
     let mut number = 0;
-    size.marks.retain(|_| {
+    size.split_points.retain(|_| {
         number += 1;
         number % step == 0
     });
@@ -106,15 +106,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_remaining_marks_are_evenly_spaced() {
-        let marks: Vec<Bound> = (1..=15).map(|key| Bound::Key(vec![key])).collect();
+    fn the_remaining_split_points_are_evenly_spaced() {
+        let split_points: Vec<Bound> = (1..=15).map(|key| Bound::Key(vec![key])).collect();
         let left = |most| {
             let mut size = PartitionSize {
-                marks: marks.clone(),
+                split_points: split_points.clone(),
                 ..PartitionSize::default()
             };
             thin(&mut size, most);
-            let keys = size.marks.into_iter().map(|mark| match mark {
+            let keys = size.split_points.into_iter().map(|point| match point {
                 Bound::Key(key) => key[0],
                 Bound::Slot(_) => 0,
             });

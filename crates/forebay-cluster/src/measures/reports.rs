@@ -210,7 +210,7 @@ mod tests {
             let size = PartitionSize {
                 records: bytes / 100,
                 bytes,
-                marks: Vec::new(),
+                split_points: Vec::new(),
             };
             GroupReport {
                 leads: Some(LeaderReport {

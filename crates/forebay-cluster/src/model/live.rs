@@ -34,14 +34,16 @@ pub enum Replication {
 }
 
 /// A group and the desired nodes of its replicas. The preferred first leader comes first.
-pub type WantedGroup<'m> = (&'m GroupEntry, &'m [NodeId]);
+pub type DesiredGroup<'m> = (&'m GroupEntry, &'m [NodeId]);
 
 impl LiveEntry {
     /// Checks the settings. The error says what to do.
     pub fn check(&self) -> Result<(), String> {
         let options = &self.options;
         if options.durability.is_none() {
-            return Err("it has no log, and replicas go by one: choose a durability".to_owned());
+            return Err(
+                "the table has no log, and replication needs one: choose a durability".to_owned(),
+            );
         }
         if !(2..=32).contains(&options.factor) {
             let factor = options.factor;
@@ -62,7 +64,7 @@ pub fn live_replicas(count: usize) -> Result<usize, String> {
     match count {
         1 | 3 | 5 => Ok(count),
         2 | 4 => Err(format!(
-            "{count} replicas survive no more deaths than {}, as a majority has to answer: choose 1, 3 or 5",
+            "{count} replicas tolerate no more failed nodes than {} do, because a majority must answer: choose 1, 3 or 5",
             count - 1
         )),
         _ => Err(format!("{count} replicas: a live table has 1, 3 or 5")),
@@ -145,7 +147,7 @@ impl Model {
 
     /// Returns the groups of a table with their desired nodes. While a plan moves a partition,
     /// these are the nodes after the move.
-    pub fn wanted_groups(&self, name: &TableName) -> Vec<WantedGroup<'_>> {
+    pub fn desired_groups(&self, name: &TableName) -> Vec<DesiredGroup<'_>> {
         let found = self.table(name).zip(self.groups.get(name));
         let found = found.and_then(|(entry, groups)| Some((entry, groups, self.layout_of(entry)?)));
         let Some((entry, groups, layout)) = found else {

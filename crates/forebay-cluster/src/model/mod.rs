@@ -32,7 +32,7 @@ pub use head::{
     NEWEST_FORMAT,
 };
 pub use layout::{Layout, LayoutChunk, LayoutName, LayoutRoot, RangeEntry};
-pub use live::{LiveEntry, Replication, WantedGroup, live_replicas};
+pub use live::{DesiredGroup, LiveEntry, Replication, live_replicas};
 pub use loads::{EndedLoad, LoadDraft, LoadStage, LoadedPartition, TableLoad};
 pub use names::{RequestId, RolloutId};
 pub use nodes::{NodeEntry, NodeState, NodesPage};

@@ -88,8 +88,8 @@ pub fn check_live_lists(before: &Model, after: &Model) -> Result<(), String> {
 /// Checks that each partition that moves is to be on at least one node that is up.
 fn check_reach(before: &Model, after: &Model, table: &TableName) -> Result<(), String> {
     let is_up = |node: &NodeId| before.node(*node).is_some_and(|entry| entry.is_up());
-    let stood = before.wanted_groups(table);
-    for (group, wanted) in after.wanted_groups(table) {
+    let stood = before.desired_groups(table);
+    for (group, wanted) in after.desired_groups(table) {
         let is_moved = stood
             .iter()
             .any(|(known, list)| known.group == group.group && *list != wanted);

@@ -470,7 +470,7 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         rows: &'b BulkRows<'b>,
     ) -> Result<Self, PlanningError> {
         let table = rows.table;
-        let groups = model.wanted_groups(table);
+        let groups = model.desired_groups(table);
         if groups.is_empty() {
             return Err(PlanningError::NoLiveTable(table.clone()));
         }
@@ -538,11 +538,11 @@ impl<'m, 'b> KnownTable<'m, 'b> {
     }
 
     /// Returns keys that divide a partition into parts of equal size: its lower bound, and its
-    /// marks.
+    /// split points.
     fn quantiles(&self, group: &GroupEntry) -> Vec<Key> {
-        let marks = &self.sizes[&group.partition].marks;
-        let first = (!marks.is_empty()).then_some(&group.bounds.lower);
-        first.into_iter().chain(marks).map(key_of).collect()
+        let split_points = &self.sizes[&group.partition].split_points;
+        let first = (!split_points.is_empty()).then_some(&group.bounds.lower);
+        first.into_iter().chain(split_points).map(key_of).collect()
     }
 }
 

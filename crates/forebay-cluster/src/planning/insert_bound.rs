@@ -37,7 +37,7 @@ impl Verdict {
 
 /// Adds the bytes of a table's inserted rows to the nodes of their replicas.
 fn add(taken: &mut BTreeMap<NodeId, f64>, model: &Model, rows: &BulkRows<'_>) {
-    let groups = model.wanted_groups(rows.table);
+    let groups = model.desired_groups(rows.table);
     let Some((first, _)) = groups.first() else {
         return;
     };

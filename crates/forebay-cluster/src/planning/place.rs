@@ -138,7 +138,7 @@ impl<'m> LoadedTable<'m> {
         table: &TableName,
         window: TrafficWindow,
     ) -> Result<Self, PlanningError> {
-        let groups = model.wanted_groups(table);
+        let groups = model.desired_groups(table);
         if groups.is_empty() {
             return Err(PlanningError::NoLiveTable(table.clone()));
         }
@@ -278,9 +278,9 @@ fn rate(reported: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
 
 /// Returns the bound below which about half of a partition's data is.
 fn middle(group: &GroupEntry, reported: &SurveyedPartition) -> Option<Bound> {
-    let marks = &reported.size.marks;
+    let split_points = &reported.size.split_points;
     match (&group.bounds.lower, &group.bounds.upper) {
-        (Bound::Key(_), _) => marks.get(marks.len() / 2).cloned(),
+        (Bound::Key(_), _) => split_points.get(split_points.len() / 2).cloned(),
         (Bound::Slot(lower), upper) => {
             let upper = match upper {
                 Some(Bound::Slot(upper)) => u32::from(*upper),

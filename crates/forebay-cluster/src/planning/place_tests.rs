@@ -85,7 +85,7 @@ pub(crate) fn cluster(holding: u32, all: u32, reads: impl Fn(u32) -> u64) -> (Mo
             size: PartitionSize {
                 records: 1000,
                 bytes: 1 << 20,
-                marks: Vec::new(),
+                split_points: Vec::new(),
             },
             leader: Some(list(at)[0]),
             traffic: vec![(list(at)[0], traffic)],
@@ -149,7 +149,7 @@ fn leaders_follow_the_reads_and_nothing_is_copied() {
     assert_eq!(made.proposal.plan.batches.len(), 1);
     assert!(made.placed.handed_over > 0);
     let after = carried_out(&model, &made.proposal);
-    for ((_, list), placed) in after.wanted_groups(&carts()).iter().zip(&made.partitions) {
+    for ((_, list), placed) in after.desired_groups(&carts()).iter().zip(&made.partitions) {
         assert_eq!(*list, placed.after);
         let before: BTreeSet<&NodeId> = placed.before.iter().collect();
         assert_eq!(list.iter().collect::<BTreeSet<_>>(), before);

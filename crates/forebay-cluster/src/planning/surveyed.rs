@@ -52,7 +52,7 @@ fn pieces(
     let uppers = lowers.iter().skip(1).map(|upper| Some(*upper));
     let uppers: Vec<Option<&Bound>> = uppers.chain([group.bounds.upper.as_ref()]).collect();
     let piece = |(lower, upper): (&&Bound, Option<&Bound>)| {
-        let below = |bound| share_below(&group.bounds, &size.marks, bound);
+        let below = |bound| share_below(&group.bounds, &size.split_points, bound);
         let share = upper.map_or(1.0, below) - below(lower);
         let part = |all: u64| (all as f64 * share.max(0.0)) as u64;
         PartitionSummary {
@@ -69,7 +69,7 @@ fn pieces(
 }
 
 /// Returns the approximate share of a partition's data that is below a bound in it.
-pub fn share_below(bounds: &Bounds, marks: &[Bound], at: &Bound) -> f64 {
+pub fn share_below(bounds: &Bounds, split_points: &[Bound], at: &Bound) -> f64 {
     if *at <= bounds.lower {
         return 0.0;
     }
@@ -84,11 +84,11 @@ pub fn share_below(bounds: &Bounds, marks: &[Bound], at: &Bound) -> f64 {
         let width = f64::from(upper) - f64::from(*lower);
         return f64::from(at - lower) / width;
     }
-    // Between two marks nothing is known, so half of the data there counts.
-    let below = marks.iter().filter(|mark| *mark < at).count();
-    let is_mark = marks.get(below) == Some(at);
-    let parts = below as f64 + if is_mark { 1.0 } else { 0.5 };
-    parts / (marks.len() + 1) as f64
+    // Between two split points nothing is known, so half of the data there counts.
+    let below = split_points.iter().filter(|point| *point < at).count();
+    let is_split_point = split_points.get(below) == Some(at);
+    let parts = below as f64 + if is_split_point { 1.0 } else { 0.5 };
+    parts / (split_points.len() + 1) as f64
 }
 
 #[cfg(test)]
@@ -100,12 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn shares_follow_marks_and_slots() {
+    fn shares_follow_split_points_and_slots() {
         let bounds = Bounds {
             lower: key("b"),
             upper: Some(key("y")),
         };
-        let marks = [key("d"), key("m"), key("r")];
+        let split_points = [key("d"), key("m"), key("r")];
         for (at, share) in [
             ("a", 0.0),
             ("b", 0.0),
@@ -115,7 +115,7 @@ mod tests {
             ("x", 0.875),
             ("y", 1.0),
         ] {
-            assert_eq!(share_below(&bounds, &marks, &key(at)), share, "{at}");
+            assert_eq!(share_below(&bounds, &split_points, &key(at)), share, "{at}");
         }
         let slots = Bounds {
             lower: Bound::Slot(8192),

@@ -1,11 +1,11 @@
-//! Restores a lost catalog from what the nodes remember.
+//! Restores a lost catalog from the copies of the catalog in the nodes' caches.
 //!
 //! Each node saves the head that it follows, with all its documents, in its cache. The newest saved
 //! catalog becomes the catalog again, with a head of a higher revision and a far higher term. Nodes
 //! follow that head. No earlier coordinator can write anything, because its writes are conditional
 //! on a head that no longer exists. A node that knows a still higher revision does not follow the
 //! head, and lets no node be the coordinator ([`crate::coordinator`]). Then the catalog has to be
-//! restored from that node's memory.
+//! restored from that node's cache.
 
 use std::io;
 
@@ -20,11 +20,11 @@ use crate::model::{Documents, Head, Identity, Model, ModelError, parsed, written
 /// added.
 const TERMS: u64 = 1000;
 
-/// The catalog as a node remembers it.
+/// The copy of the catalog in a node's cache.
 #[derive(Debug, Clone)]
-pub struct Memory {
-    /// The place of the memory, for people.
-    pub from: String,
+pub struct CachedCatalog {
+    /// Where the cache is, for messages.
+    pub source: String,
     pub identity: Identity,
     pub head: Head,
     pub model: Model,
@@ -37,7 +37,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     #[error("no cache was given: name those of the cluster's nodes")]
-    NoMemory,
+    NoCache,
     #[error("{one} is of cluster {}, and {other} of cluster {}: give those of one cluster", .ids[0], .ids[1])]
     Several {
         one: String,
@@ -60,11 +60,11 @@ pub enum RestoreError {
 pub struct Restore {
     pub identity: Identity,
     pub head: Head,
-    /// The model in the memory.
+    /// The model in the cached catalog.
     pub model: Model,
     documents: Documents,
-    /// The node whose memory is used, and the revision that it knows.
-    pub from: String,
+    /// The cache whose catalog is used, and the revision that it knows.
+    pub source: String,
     pub known: u64,
     /// The revision of the existing catalog, if it can be read.
     pub found: Option<u64>,
@@ -72,22 +72,22 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Plans the restore of the newest memory over the existing catalog. `stamp`: random.
+    /// Plans the restore of the newest cached catalog over the existing catalog. `stamp`: random.
     pub fn plan(
         catalog: &dyn Catalog,
-        memories: Vec<Memory>,
+        cached: Vec<CachedCatalog>,
         stamp: u64,
     ) -> Result<Self, RestoreError> {
-        check_one_cluster(&memories)?;
-        let most = |of: fn(&Head) -> u64| memories.iter().map(|one| of(&one.head)).max();
+        check_one_cluster(&cached)?;
+        let most = |of: fn(&Head) -> u64| cached.iter().map(|one| of(&one.head)).max();
         let newest = most(|head| head.revision).unwrap_or(0);
         let term = most(|head| head.term).unwrap_or(0);
-        let memory = memories
+        let newest_cached = cached
             .into_iter()
-            .max_by_key(|memory| (memory.head.revision, memory.head.term));
-        let memory = memory.ok_or(RestoreError::NoMemory)?;
-        check_identity(catalog, memory.identity.id)?;
-        let there = StoredHead::read(catalog, memory.identity.id)?;
+            .max_by_key(|one| (one.head.revision, one.head.term));
+        let cached = newest_cached.ok_or(RestoreError::NoCache)?;
+        check_identity(catalog, cached.identity.id)?;
+        let there = StoredHead::read(catalog, cached.identity.id)?;
         let found = there.head.as_ref().map(|head| head.revision);
         if let Some(head) = &there.head
             && head.revision >= newest
@@ -102,13 +102,13 @@ impl Restore {
                 revision: newest.max(found.unwrap_or(0)) + 1,
                 term: term.max(found_term) + TERMS,
                 stamp: stamp | 1,
-                ..memory.head.clone()
+                ..cached.head.clone()
             },
-            identity: memory.identity,
-            model: memory.model,
-            documents: memory.documents,
-            from: memory.from,
-            known: memory.head.revision,
+            identity: cached.identity,
+            model: cached.model,
+            documents: cached.documents,
+            source: cached.source,
+            known: cached.head.revision,
             found,
             seen: there.seen,
         })
@@ -167,13 +167,13 @@ impl StoredHead {
     }
 }
 
-fn check_one_cluster(memories: &[Memory]) -> Result<(), RestoreError> {
-    for pair in memories.windows(2) {
+fn check_one_cluster(cached: &[CachedCatalog]) -> Result<(), RestoreError> {
+    for pair in cached.windows(2) {
         let [one, other] = pair else { continue };
         if one.identity.id != other.identity.id {
             return Err(RestoreError::Several {
-                one: one.from.clone(),
-                other: other.from.clone(),
+                one: one.source.clone(),
+                other: other.source.clone(),
                 ids: [one.identity.id, other.identity.id],
             });
         }

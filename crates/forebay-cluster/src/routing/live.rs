@@ -116,7 +116,7 @@ pub fn orders(model: &Model, me: NodeId) -> Vec<ReplicaOrder> {
         };
         let options = Arc::new(live.options.clone());
         let load = model.work.load_of(name);
-        for (group, wanted) in model.wanted_groups(name) {
+        for (group, wanted) in model.desired_groups(name) {
             let ordering = Ordering {
                 model,
                 me,
@@ -196,7 +196,7 @@ fn comes_from(group: &GroupEntry, founder: PeerId) -> Option<(GroupId, PeerId)> 
 pub fn missing(model: &Model, me: NodeId) -> BTreeMap<TableName, usize> {
     let mut missing = BTreeMap::new();
     for (name, _) in model.live_tables() {
-        let groups = model.wanted_groups(name).into_iter();
+        let groups = model.desired_groups(name).into_iter();
         let lacks = |(group, wanted): &(&GroupEntry, &[NodeId])| {
             wanted.contains(&me) && !group.staying().any(|peer| peer.node == me)
         };
@@ -248,7 +248,7 @@ pub fn live_routes(
     leaders: &BTreeMap<GroupId, NodeId>,
 ) -> BTreeMap<TableName, Vec<LiveRoute>> {
     let tables = model.live_tables().map(|(name, _)| {
-        let groups = model.wanted_groups(name).into_iter();
+        let groups = model.desired_groups(name).into_iter();
         let routes = groups.map(|(group, wanted)| route(group, wanted, leaders));
         (name.clone(), routes.collect())
     });

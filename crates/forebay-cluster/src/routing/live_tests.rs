@@ -115,12 +115,12 @@ fn requests_go_to_the_last_known_leader_first() {
 fn a_moving_range_is_wanted_on_its_new_nodes() {
     let model = model();
     let (name, _) = model.live_tables().next().unwrap();
-    let wanted: Vec<_> = model.wanted_groups(name);
+    let wanted: Vec<_> = model.desired_groups(name);
     assert_eq!(wanted[0].1, nodes(&[1, 2, 3]));
     assert_eq!(wanted[1].1, nodes(&[4, 1, 2]));
     assert!(
         model
-            .wanted_groups(&TableName::new("none").unwrap())
+            .desired_groups(&TableName::new("none").unwrap())
             .is_empty()
     );
     let peers: Vec<&PeerEntry> = wanted[1].0.staying().collect();

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::ids::ClusterId;
 use crate::model::{DocRef, Documents, Head, Identity, Model, ModelError, parsed, written};
-use crate::recovery::restore::Memory;
+use crate::recovery::restore::CachedCatalog;
 
 const IDENTITY: &str = "identity";
 
@@ -103,11 +103,11 @@ impl SavedCatalog {
     }
 
     /// Returns the saved catalog, to restore a lost one. A running node may change it meanwhile.
-    pub fn memory(&self) -> Result<Memory, String> {
-        let from = self.dir.display();
+    pub fn cached_catalog(&self) -> Result<CachedCatalog, String> {
+        let source = self.dir.display();
         let identity = self.identity();
         let identity =
-            identity.ok_or_else(|| format!("{from}: no node has noted its cluster here"))?;
+            identity.ok_or_else(|| format!("{source}: no node has noted its cluster here"))?;
         let mut read = self.read();
         for _ in 1..READS {
             if read.is_ok() {
@@ -117,10 +117,10 @@ impl SavedCatalog {
         }
         let (head, model, documents) = read?;
         if head.cluster != identity.id {
-            return Err(format!("{from}: its head is of another cluster"));
+            return Err(format!("{source}: its head is of another cluster"));
         }
-        Ok(Memory {
-            from: from.to_string(),
+        Ok(CachedCatalog {
+            source: source.to_string(),
             identity,
             head,
             model,

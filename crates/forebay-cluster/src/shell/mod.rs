@@ -405,7 +405,7 @@ impl Shell {
             before.store(true, Ordering::Relaxed);
         }
         let turn = self.turns.line_up(&what.place);
-        self.background("forebay-bring", move |shell| {
+        self.background("forebay-fetch", move |shell| {
             shell.turns.in_turn(&turn, || shell.fetch_now(&what));
         });
     }

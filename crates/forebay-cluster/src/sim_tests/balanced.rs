@@ -15,7 +15,7 @@ fn led_by(world: &World, leader: NodeId) -> MovePlan {
     let model = world.store.current();
     let layout = LayoutName::Table(wide());
     let mut batch = MoveBatch::default();
-    for (group, list) in model.wanted_groups(&wide()) {
+    for (group, list) in model.desired_groups(&wide()) {
         let mut new = list.to_vec();
         new.sort_by_key(|node| *node != leader);
         if new != list {

@@ -227,7 +227,7 @@ mod tests {
             });
             world.run_for_s(20);
             let model = world.store.current();
-            let groups = model.wanted_groups(&carts());
+            let groups = model.desired_groups(&carts());
             let lowers: Vec<&Bound> = groups
                 .iter()
                 .map(|(group, _)| &group.bounds.lower)

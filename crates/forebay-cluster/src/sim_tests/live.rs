@@ -525,7 +525,7 @@ impl World {
             size: Some(PartitionSize {
                 records: entries,
                 bytes: entries * 100,
-                marks: Vec::new(),
+                split_points: Vec::new(),
             }),
         }
     }

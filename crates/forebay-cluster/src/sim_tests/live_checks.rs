@@ -120,8 +120,8 @@ impl World {
             return None;
         }
         for (name, _) in new.live_tables() {
-            let before = old.wanted_groups(name);
-            let after = new.wanted_groups(name);
+            let before = old.desired_groups(name);
+            let after = new.desired_groups(name);
             let layouts = old.table(name).and_then(|entry| old.layout_of(entry));
             for ((_, _), (group, wanted)) in before.iter().zip(&after) {
                 let mut ranges = layouts?.within(&group.bounds);
@@ -153,7 +153,7 @@ impl World {
         }
         let mut named = BTreeSet::new();
         for (table, _) in model.live_tables() {
-            for (group, wanted) in model.wanted_groups(table) {
+            for (group, wanted) in model.desired_groups(table) {
                 let id = group.group;
                 if group.split.is_some() {
                     let there = self.live.groups.get(&id);

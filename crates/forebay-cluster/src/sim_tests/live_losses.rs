@@ -142,7 +142,7 @@ fn no_load_begins_while_a_plan_waits_for_majorities() {
         hosts.position(|host| host.name.to_string() == name)
     };
     let table = TableName::new("carts").unwrap();
-    let (_, held) = model.wanted_groups(&table)[0];
+    let (_, held) = model.desired_groups(&table)[0];
     let others = held
         .iter()
         .filter(|node| host_of(&world, **node) != Some(0));

@@ -99,7 +99,7 @@ pub mod tests {
             assert_eq!(world.checks.violation, None, "seed {seed}");
             let wanted: BTreeSet<_> = made.partitions.iter().map(|one| &one.after[..]).collect();
             let model = world.store.current().clone();
-            let groups = model.wanted_groups(&wide());
+            let groups = model.desired_groups(&wide());
             let lists: BTreeSet<_> = groups.iter().map(|(_, list)| *list).collect();
             assert_eq!(lists, wanted, "seed {seed}");
             let reported = survey(&mut world);

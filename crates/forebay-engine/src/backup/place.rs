@@ -87,7 +87,7 @@ impl BackupPlace {
     ) -> Result<Self, BackupError> {
         let marker = root.join(PLACE_FILE);
         if !disk.exists(&marker).at("look for", &marker)? {
-            if disk.keeps_blocks() && is_below(&*disk, root, &[STORE_FILE, PLACE_FILE])? {
+            if !disk.is_object_storage() && is_below(&*disk, root, &[STORE_FILE, PLACE_FILE])? {
                 let root = root.to_path_buf();
                 return Err(BackupError::Inside { root });
             }
@@ -190,9 +190,9 @@ impl BackupPlace {
     ) -> Result<Vec<u8>, BackupError> {
         use io::ErrorKind::{InvalidInput, NotFound};
         // A directory may contain a pipe, and a read of it would block.
-        let is_file = match self.disk.keeps_blocks() {
-            true => self.disk.open(path).map(drop),
-            false => Ok(()),
+        let is_file = match self.disk.is_object_storage() {
+            true => Ok(()),
+            false => self.disk.open(path).map(drop),
         };
         match is_file.and_then(|()| self.disk.read(path)) {
             Err(error) if error.kind() == NotFound => Err(damaged("it is missing".to_owned())),

@@ -90,7 +90,10 @@ impl Store {
     /// the push lock.
     pub(crate) fn finish_live_drop(&self, table: &Table) -> Result<(), StoreError> {
         let (disk, mark) = (&**self.disk(), table.files.dropped_mark());
-        if !disk.keeps_blocks() || !disk.exists(&mark).at("look for", &mark)? || table.exists()? {
+        if disk.is_object_storage()
+            || !disk.exists(&mark).at("look for", &mark)?
+            || table.exists()?
+        {
             return Ok(());
         }
         self.remove_live_files(&table.files)?;
@@ -123,7 +126,7 @@ impl Store {
         let (disk, files) = (&**self.disk(), TableFiles::new(self.root(), name));
         let mark = files.dropped_mark();
         // Object stores have no live tables.
-        if !disk.keeps_blocks()
+        if disk.is_object_storage()
             || !self.was_live(name)?
             || disk.exists(&mark).at("look for", &mark)?
             || self.any_table(name).exists()?

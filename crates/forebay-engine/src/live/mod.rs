@@ -263,6 +263,11 @@ impl LiveTable {
         self.shared().write_batch_waiting(batch, by)
     }
 
+    /// Refuses a key or an operation that this table cannot store, without writing it.
+    pub fn check(&self, key: &[u8], operation: Operation<'_>) -> Result<(), LiveError> {
+        self.shared().check(key, &operation)
+    }
+
     /// Does the operations of a batch one after the other, in any partitions. The commit is that of
     /// the last one, and covers all. After an error, the operations before the refused one are
     /// done. A handle of a proposal does all of it at once, as it writes once.

@@ -180,7 +180,7 @@ impl Table {
             match self.manifest(version) {
                 Ok(manifest) => names.extend(file_names(&manifest)),
                 // An older program removes versions without the push lock.
-                Err(StoreError::NoVersion { .. }) if !self.disk().keeps_blocks() => {}
+                Err(StoreError::NoVersion { .. }) if self.disk().is_object_storage() => {}
                 Err(error @ StoreError::Damaged { .. }) => {
                     warn!(table = %self.name(), version, %error, "no run is removed meanwhile");
                     return Ok(None);
@@ -244,7 +244,7 @@ impl Table {
     pub(crate) fn remove_void(&self) {
         let is_void = || -> Result<bool, StoreError> {
             let pointer = self.files.pointer();
-            Ok(self.disk().keeps_blocks()
+            Ok(!self.disk().is_object_storage()
                 && !self.store().is_live(self.name())?
                 && !self.store().is_lost(self.name())?
                 && self.version_numbers()?.is_empty()

@@ -62,7 +62,7 @@ impl Store {
         name: &TableName,
         keep: Duration,
     ) -> Result<DroppedTable, StoreError> {
-        if !self.disk().keeps_blocks() || self.pointers().is_some() {
+        if self.disk().is_object_storage() || self.pointers().is_some() {
             return Err(StoreError::NotKeeping {
                 root: self.root().to_path_buf(),
             });
@@ -132,7 +132,7 @@ impl Store {
 
     /// Returns the dropped tables that undrop can restore, the last dropped at the end.
     pub fn dropped_tables(&self) -> Result<Vec<DroppedTable>, StoreError> {
-        if !self.disk().keeps_blocks() {
+        if self.disk().is_object_storage() {
             return Ok(Vec::new());
         }
         let (names, now_unix_ms) = (self.dropped_names()?, self.clock().unix_ms());
@@ -148,7 +148,7 @@ impl Store {
     /// Removes the dropped tables whose time is over. Errors are logged; the next push or drop
     /// tries again.
     pub(crate) fn remove_overdue(&self) {
-        if !self.disk().keeps_blocks() {
+        if self.disk().is_object_storage() {
             return;
         }
         if let Err(error) = self.try_remove_overdue() {

@@ -202,9 +202,9 @@ impl Push {
 
     /// Fails if another push has begun meanwhile, because this one was delayed. The other push has
     /// removed the runs that others wrote for this one.
-    pub fn confirm(&self) -> Result<(), StoreError> {
+    pub fn check_lock_held(&self) -> Result<(), StoreError> {
         self.lock
-            .confirm()
+            .check_held()
             .at("hold", &self.table.files.push_lock())
     }
 
@@ -274,7 +274,7 @@ impl Push {
             .map_err(|problem| self.bad(problem.to_string()))?;
         let disk = self.table.disk().clone();
         let runs = self.table.files.runs();
-        if !disk.keeps_blocks() {
+        if disk.is_object_storage() {
             // Uploads may take long; no swap has to wait for them.
             disk.sync_dir(&runs).at("sync", &runs)?;
         }
@@ -295,7 +295,7 @@ impl Push {
                 .and_then(|()| disk.sync_dir(&versions).at("sync", &versions));
             match removed {
                 // In object storage, a request that was abandoned may still arrive.
-                Ok(()) if disk.keeps_blocks() => self.kept.clear(),
+                Ok(()) if !disk.is_object_storage() => self.kept.clear(),
                 Ok(()) => {}
                 Err(left) => warn!(%left, "the manifest of a failed commit may have stayed"),
             }
@@ -379,7 +379,7 @@ pub(crate) fn make_table(table: &Table) -> Result<Option<Box<dyn Lock>>, PushErr
     make_dir(table, &table.files.runs())?;
     sync_parents(table)?;
     let lock = || table.lock_pointer("the beginning of a push");
-    let in_place = table.disk().keeps_blocks();
+    let in_place = !table.disk().is_object_storage();
     let mut pointer_lock = in_place.then(lock).transpose()?;
     if let Err(StoreError::NoTable { .. }) = table.pointer() {
         if pointer_lock.is_none() {

@@ -105,7 +105,7 @@ impl Store {
         let (disk, dir) = (&**self.disk(), self.history_dir());
         let chance = self.random().next_u64();
         disk.create_dir_all(&dir).at("create", &dir)?;
-        if disk.keeps_blocks() || chance.is_multiple_of(REMOVAL_TURN) {
+        if !disk.is_object_storage() || chance.is_multiple_of(REMOVAL_TURN) {
             self.remove_old_entries(&dir)?;
         }
         let path = dir.join(format!("{:014}-{chance:016x}.json", entry.unix_ms));

@@ -139,7 +139,7 @@ impl Table {
     /// Refuses to change a directory that belongs to another table: a link to it, or a copy.
     pub(crate) fn check_own(&self) -> Result<(), StoreError> {
         // In object storage there are no links, and each check costs a request.
-        if !self.disk().keeps_blocks() {
+        if self.disk().is_object_storage() {
             return Ok(());
         }
         let newest = self

@@ -21,7 +21,7 @@ use super::ring::{Net, Port, wait_for};
 use crate::effects::{Answer, Effect};
 use crate::environment::{NoPace, NodeKey};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
-use crate::leader_state::{Evaluated, Evaluation};
+use crate::leader_state::{EvaluationResult, ProposeOutcome};
 use crate::log_writer::TableLog;
 use crate::opening::{FoundReplica, OpenError, open_replicas};
 use crate::partition_state::{CopyFetcher, PartitionState, StateParts, place_of};
@@ -300,7 +300,7 @@ impl Running {
             let before = match pending.get(key) {
                 Some(PendingValue::Present(stored)) => number(&stored.value),
                 Some(PendingValue::Absent) => 0,
-                Some(PendingValue::Unknown) => return Evaluated::Waits,
+                Some(PendingValue::Unknown) => return EvaluationResult::Waits,
                 None => self
                     .table
                     .get(key)
@@ -317,19 +317,19 @@ impl Running {
                 batch.update(&name, part);
             }
             let done = Box::new(move |outcome| drop(done.send(outcome)));
-            Evaluated::Effect(Effect::Operations(batch), done)
+            EvaluationResult::Effect(Effect::Operations(batch), done)
         };
         let limit = Duration::from_secs(20);
         let wake = Box::new(move || {
             let _ = wake.send(());
         });
         match self.host.evaluate(group, decide, wake) {
-            Evaluation::Proposed => outcome.recv_timeout(limit).ok(),
-            Evaluation::Waits => {
+            ProposeOutcome::Proposed => outcome.recv_timeout(limit).ok(),
+            ProposeOutcome::Waits => {
                 woken.recv_timeout(limit).unwrap();
                 None
             }
-            Evaluation::NotLeader | Evaluation::Nothing => None,
+            ProposeOutcome::NotLeader | ProposeOutcome::NotProposed => None,
         }
     }
 }
@@ -364,10 +364,10 @@ fn a_proposal_without_a_known_value_holds_up_its_readers_until_it_is_applied() {
         let mut batch = Batch::new();
         batch.insert(b"a", &[9; 8]);
         let done = Box::new(move |outcome| drop(done.send(outcome)));
-        Evaluated::Effect(Effect::Operations(batch), done)
+        EvaluationResult::Effect(Effect::Operations(batch), done)
     };
     let evaluated = leader.host.evaluate(group, insert, Box::new(|| ()));
-    assert_eq!(evaluated, Evaluation::Proposed);
+    assert_eq!(evaluated, ProposeOutcome::Proposed);
     // It is applied already, or waited for: the sum is right in either case.
     nodes.add(b"a", 1, b"");
     assert_eq!(outcome.recv().unwrap(), Ok(Answer::Done));

@@ -169,7 +169,7 @@ impl GroupState for Sum {
         let mut answers = Vec::new();
         if let Content::Batch { proposals, .. } = &committed.entry.content {
             for proposal in proposals {
-                let bytes = proposal.operations[..8].try_into();
+                let bytes = proposal.effect[..8].try_into();
                 now.sum += u64::from_le_bytes(bytes.unwrap());
                 answers.push(Answer::Count(now.sum));
             }

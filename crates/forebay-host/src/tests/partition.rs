@@ -78,7 +78,7 @@ fn entry(index: u64, keys: &[&str]) -> Committed {
 /// Returns a proposal that sets a key; nothing if it has no name.
 fn set(key: &str) -> Effect {
     if key.is_empty() {
-        return Effect::Nothing;
+        return Effect::AdvanceTime;
     }
     let mut batch = Batch::new();
     batch.update(key.as_bytes(), b"set");
@@ -91,9 +91,9 @@ fn entry_of(index: u64, proposals: impl IntoIterator<Item = Effect>) -> Committe
 
 fn entry_with(index: u64, proposals: impl IntoIterator<Item = Bytes>) -> Committed {
     let place = Place { term: 1, index };
-    let proposals = proposals.into_iter().map(|operations| Proposal {
+    let proposals = proposals.into_iter().map(|effect| Proposal {
         request: RequestId(0),
-        operations,
+        effect,
     });
     let content = Content::Batch {
         stamp_ms: 10 * index,
@@ -288,4 +288,20 @@ fn a_load_waits_for_its_run_and_is_added_once_in_order() {
     assert_eq!(value(b"a"), b"set");
     let damaged = state.apply(&entry_with(6, [Effect::Load(8).encode().slice(..5)]), true);
     assert!(matches!(damaged, Err(StateError::Never(_))), "{damaged:?}");
+}
+
+#[test]
+fn an_effect_that_the_table_cannot_store_is_refused_by_every_replica() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = table(&dir);
+    let state = state(&table, Vec::new());
+    let mut batch = Batch::new();
+    batch.update(b"a", b"set");
+    batch.delta(b"b", &[1; 8]);
+    let effects = [Effect::Operations(batch), set("c")];
+    let answers = state.apply(&entry_of(1, effects), true).unwrap();
+    assert!(matches!(answers[0], Answer::Refused(_)), "{answers:?}");
+    assert_eq!(answers[1], Answer::Done);
+    assert_eq!(table.get(b"a").unwrap(), None, "all of it or nothing");
+    assert_eq!(table.applied(table.partitions()[0].id).unwrap().index, 1);
 }

@@ -182,14 +182,14 @@ impl Ring {
         &self,
         node: NodeKey,
         group: GroupId,
-        operations: Bytes,
+        effect: Bytes,
     ) -> Option<Result<u64, Refusal>> {
         let host = self.nodes[&node].host.clone()?;
         let (reported, answer) = channel();
         let done = Box::new(move |outcome: Result<Answer, Refusal>| {
             let _ = reported.send(outcome);
         });
-        host.propose(group, operations, done);
+        host.propose(group, effect, done);
         let outcome = answer.recv_timeout(Duration::from_secs(20)).ok()?;
         Some(outcome.map(|answer| match answer {
             Answer::Count(sum) => sum,

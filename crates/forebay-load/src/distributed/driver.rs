@@ -164,7 +164,7 @@ impl DistributedPush {
         progress: &dyn Progress,
     ) -> Result<PushReport, DistributedError> {
         let boundaries = self.boundaries()?;
-        self.push.confirm()?;
+        self.push.check_lock_held()?;
         let ticket = TaskTicket::Push(self.push.ticket().clone());
         let losses = losses_of(&self.request.source_options);
         let expected = self.expected(&ticket, &losses);

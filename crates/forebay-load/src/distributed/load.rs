@@ -147,7 +147,7 @@ impl DistributedLoad {
     /// Returns the load described by the reports, one for each partition, if they cover everything
     /// that was read. It is not staged yet.
     pub fn build(self, reports: &[String]) -> Result<BuiltLoad, DistributedError> {
-        self.load.confirm()?;
+        self.load.check_lock_held()?;
         let losses = losses_of(&self.request.source_options);
         let expected = ExpectedReports {
             ticket: &self.ticket,

@@ -53,7 +53,7 @@ struct TableLock {
 }
 
 impl Lock for TableLock {
-    fn confirm(&self) -> io::Result<()> {
+    fn check_held(&self) -> io::Result<()> {
         self.lease
             .as_ref()
             .map_or(Ok(()), |lease| lease.held().confirm())

@@ -489,8 +489,8 @@ impl Disk for RemoteDisk {
         }
     }
 
-    fn keeps_blocks(&self) -> bool {
-        false
+    fn is_object_storage(&self) -> bool {
+        true
     }
 }
 

@@ -27,8 +27,12 @@ pub enum PullError {
         dir: std::path::PathBuf,
         other: String,
     },
-    #[error("the pointer moved on meanwhile")]
-    OldDocuments,
+    /// The version is no longer wanted. A pull of the newer one follows.
+    #[error("a newer version has superseded this one")]
+    Superseded,
+    /// A fault of this program. The work is tried again after a pause.
+    #[error("the thread of the pull panicked: this is a fault of the program, please report it")]
+    BrokenThread,
     #[error("cannot write {name} here: {source}")]
     Disk {
         name: String,

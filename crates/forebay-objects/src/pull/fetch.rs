@@ -116,7 +116,7 @@ impl VersionFetcher<'_> {
         let mut turn = pin!(self.throttle.take(bytes));
         loop {
             if self.cancelled.load(Ordering::Relaxed) {
-                return Err(PullError::OldDocuments);
+                return Err(PullError::Superseded);
             }
             if within(self.clock, LOOK, turn.as_mut()).await.is_some() {
                 return Ok(());

@@ -462,7 +462,7 @@ fn tables_are_prepared_side_by_side_and_pinned() {
     assert_eq!(u.retain(0).unwrap(), [1]);
     let stop = AtomicBool::new(true);
     let stopped = fetcher.prepare(&name("u"), 1, &there.origins(), &stop);
-    assert!(matches!(stopped, Err(PullError::OldDocuments)));
+    assert!(matches!(stopped, Err(PullError::Superseded)));
 }
 
 #[test]

@@ -113,7 +113,7 @@ impl Fetcher {
 
     /// Fetches the missing files of a version's partitions that the store holds, and verifies what
     /// was not verified yet. If this fails or is `cancelled`, which returns
-    /// [`PullError::OldDocuments`], fetched files stay, and the next call continues from there.
+    /// [`PullError::Superseded`], fetched files stay, and the next call continues from there.
     /// Threads may prepare versions of several tables at once; those of one table are prepared one
     /// after the other. While the store is unreachable, a version that is complete and verified on
     /// this node counts as prepared: its proof names the manifest.

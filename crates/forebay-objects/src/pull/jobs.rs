@@ -50,15 +50,16 @@ impl Job {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
+    /// Waits for the thread, and returns its result.
     pub fn end(self) -> Result<(), PullError> {
-        self.thread.join().unwrap_or(Err(PullError::OldDocuments))
+        self.thread.join().unwrap_or(Err(PullError::BrokenThread))
     }
 }
 
 /// Records how a job ended.
 pub fn report(pulled: &PulledStore, name: &TableName, ended: &Result<(), PullError>) {
     let problem = match ended {
-        Err(PullError::OldDocuments) => None,
+        Err(PullError::Superseded) => None,
         ended => ended.as_ref().err().map(ToString::to_string),
     };
     if let Some(problem) = &problem {
@@ -130,6 +131,21 @@ fn spawn(
         }
         Ok(())
     };
-    let thread = start_behind("forebay-bring", fetch_version)?;
+    let thread = start_behind("forebay-fetch", fetch_version)?;
     Ok(Job { cancelled, thread })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_a_job_is_a_reported_error() {
+        let thread = start_behind("panics", || panic!("a fault")).unwrap();
+        let job = Job {
+            cancelled: Arc::default(),
+            thread,
+        };
+        assert!(matches!(job.end(), Err(PullError::BrokenThread)));
+    }
 }

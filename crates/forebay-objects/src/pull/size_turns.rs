@@ -37,7 +37,7 @@ pub struct SizeTurn<'a> {
 }
 
 impl SizeTurns {
-    /// Waits for a slot for this many bytes; [`PullError::OldDocuments`] if the version is no
+    /// Waits for a slot for this many bytes; [`PullError::Superseded`] if the version is no
     /// longer wanted.
     pub fn wait(&self, bytes: u64, cancelled: &AtomicBool) -> Result<SizeTurn<'_>, PullError> {
         let line = LINES.iter().position(|(most, _)| bytes <= *most);
@@ -51,7 +51,7 @@ impl SizeTurns {
             if cancelled.load(Ordering::Relaxed) {
                 mine.waiting.retain(|waits| *waits != ticket);
                 self.changed.notify_all();
-                return Err(PullError::OldDocuments);
+                return Err(PullError::Superseded);
             }
             if mine.active < LINES[line].1 && mine.waiting.front() == Some(&ticket) {
                 mine.waiting.pop_front();
@@ -110,7 +110,7 @@ mod tests {
         let gone = AtomicBool::new(true);
         assert!(matches!(
             turns.wait(1 << 40, &gone),
-            Err(PullError::OldDocuments)
+            Err(PullError::Superseded)
         ));
         drop(first);
         turns.wait(1 << 40, &wanted).unwrap();

@@ -117,7 +117,7 @@ impl WatchedTable {
             report(pulled, name, &ended);
             match ended {
                 Ok(()) if !cancelled => (watched.wanted, watched.failures) = (None, 0),
-                Ok(()) | Err(PullError::OldDocuments) => {}
+                Ok(()) | Err(PullError::Superseded) => {}
                 Err(_) => {
                     watched.retry_at = now + pause(watched.failures);
                     watched.failures += 1;

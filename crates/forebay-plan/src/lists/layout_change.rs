@@ -26,9 +26,9 @@ pub struct LayoutChange {
     pub nodes: Vec<NodeCopies>,
     /// The total amount copied, in the line's weights.
     pub copied: f64,
-    /// What nodes lack of their shares, except for the mean weight of a place, or what places lack
-    /// of their replicas. A change copies about this much. It copies less if it leaves nodes some
-    /// percent from their shares: this is no bound.
+    /// An estimate of the copying needed: the weight by which nodes are below their shares
+    /// (differences below one mean place ignored), or the missing replicas when lists grow. Not a
+    /// lower bound.
     pub lacking: f64,
 }
 

@@ -21,6 +21,7 @@ pub struct Input {
     #[serde(default)]
     pub name: Option<String>,
     pub nodes: usize,
+    /// The most partitions of each node.
     #[serde(default)]
     pub slots: Option<PerNode<usize>>,
     #[serde(default)]
@@ -106,24 +107,24 @@ pub enum Fate {
 /// A node of a placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterNode {
-    /// The most partitions that it may have; none if only bytes count.
-    pub slots: Option<usize>,
+    /// The most partitions that it may have; `None` if only bytes count.
+    pub max_partitions: Option<usize>,
     pub bytes: Option<u64>,
     /// Its zone: nodes with the same number fail together.
     pub zone: usize,
     pub fate: Fate,
 }
 
-/// A checked input.
+/// The checked input of a placement: what there is, and what the placement may use.
 #[derive(Debug, Clone)]
-pub struct Cluster {
+pub struct PlacementProblem {
     pub name: Option<String>,
     pub nodes: Vec<ClusterNode>,
     pub zones: Vec<String>,
     /// The load that the placement is made for: the predicted load if given, otherwise the present
     /// one.
     pub loads: Vec<f64>,
-    /// The present load, if the placement is made for a predicted one.
+    /// The present load, if `loads` is predicted; `None` if `loads` is the present load.
     pub now: Option<Vec<f64>>,
     /// The bytes of each partition, if given. Otherwise every partition counts 1.
     pub sizes: Option<Vec<u64>>,
@@ -135,7 +136,7 @@ pub struct Cluster {
 }
 
 impl Input {
-    pub fn check(self) -> Result<Cluster, InputError> {
+    pub fn check(self) -> Result<PlacementProblem, InputError> {
         let partitions = self.load.len();
         check_counts(self.nodes, partitions)?;
         let load = checked_loads(&self.load, "load")?;
@@ -169,7 +170,7 @@ impl Input {
             Some(predicted) => (predicted, Some(load)),
             None => (load, None),
         };
-        let cluster = Cluster {
+        let cluster = PlacementProblem {
             name: self.name,
             nodes,
             zones,
@@ -207,7 +208,7 @@ impl Input {
         };
         let mut nodes: Vec<ClusterNode> = (0..self.nodes)
             .map(|node| ClusterNode {
-                slots: slots.as_ref().map(|slots| slots[node]),
+                max_partitions: slots.as_ref().map(|slots| slots[node]),
                 bytes: bytes.as_ref().map(|bytes| bytes[node]),
                 zone: zone_of[node],
                 fate: Fate::Stays,
@@ -234,7 +235,7 @@ impl Input {
     }
 }
 
-impl Cluster {
+impl PlacementProblem {
     pub fn partitions(&self) -> usize {
         self.loads.len()
     }
@@ -245,11 +246,11 @@ impl Cluster {
         (0..self.nodes.len()).filter(stays).collect()
     }
 
-    /// Returns the slots of a node, as if none were used. A node that is limited by bytes alone has
-    /// a slot for every partition.
-    pub fn slots(&self, node: usize) -> usize {
+    /// Returns the most partitions that a node may have after the placement. A node that is limited
+    /// by bytes alone may have all.
+    pub fn max_partitions(&self, node: usize) -> usize {
         match self.nodes[node].fate {
-            Fate::Stays => self.nodes[node].slots.unwrap_or(self.partitions()),
+            Fate::Stays => self.nodes[node].max_partitions.unwrap_or(self.partitions()),
             Fate::Drains | Fate::Lost => 0,
         }
     }
@@ -295,7 +296,7 @@ impl Cluster {
 
     /// Refuses nodes that have no room for their partitions.
     pub fn check_room(&self) -> Result<(), InputError> {
-        let limited = |node: &ClusterNode| node.slots.is_some() || node.bytes.is_some();
+        let limited = |node: &ClusterNode| node.max_partitions.is_some() || node.bytes.is_some();
         if !self.nodes.iter().all(limited) {
             let what = "missing; give the slots of a node, or node_bytes and bytes";
             return Err(InputError::new("slots", what));
@@ -315,7 +316,10 @@ impl Cluster {
     }
 
     fn all_slots(&self) -> usize {
-        let slots = self.staying().into_iter().map(|node| self.slots(node));
+        let slots = self
+            .staying()
+            .into_iter()
+            .map(|node| self.max_partitions(node));
         slots.fold(0, usize::saturating_add)
     }
 
@@ -374,7 +378,7 @@ impl Cluster {
         }
         if self.min > staying {
             let what = format!(
-                "{} replicas need as many nodes; {staying} can take any",
+                "{} replicas need as many nodes; only {staying} nodes may receive partitions",
                 self.min
             );
             return Err(InputError::new("min", what));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::cluster::{Cluster, Fate};
+use super::cluster::{Fate, PlacementProblem};
 use super::layout::Placement;
 use super::replicas::per_replica;
 use super::routing::{Routing, whole_loads};
@@ -63,7 +63,7 @@ pub struct Failure {
 }
 
 /// Measures `placement` under `loads`.
-pub fn measure(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Measures {
+pub fn measure(cluster: &PlacementProblem, placement: &Placement, loads: &[f64]) -> Measures {
     let mut settled = RoutedPlacement::new(cluster, placement, loads);
     let nodes: Vec<Vec<u32>> = settled.open.iter().map(|&node| vec![node]).collect();
     let names: Vec<String> = settled.open.iter().map(u32::to_string).collect();
@@ -85,12 +85,12 @@ pub fn measure(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Measu
 }
 
 /// Returns only the capacity, see [`Measures::capacity`].
-pub fn capacity(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> f64 {
+pub fn capacity(cluster: &PlacementProblem, placement: &Placement, loads: &[f64]) -> f64 {
     RoutedPlacement::new(cluster, placement, loads).capacity
 }
 
 /// Returns the load of each node when the best routing serves `loads`, as a share of all load.
-pub fn routed_loads(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Vec<f64> {
+pub fn routed_loads(cluster: &PlacementProblem, placement: &Placement, loads: &[f64]) -> Vec<f64> {
     let settled = RoutedPlacement::new(cluster, placement, loads);
     let all: u64 = settled.whole.max(1);
     (0..placement.nodes().len() as u32)
@@ -121,7 +121,7 @@ struct RoutedPlacement {
 }
 
 impl RoutedPlacement {
-    fn new(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Self {
+    fn new(cluster: &PlacementProblem, placement: &Placement, loads: &[f64]) -> Self {
         let load = whole_loads(loads);
         let stays = |node: usize| cluster.nodes[node].fate == Fate::Stays;
         let mut routing = Routing::new(placement, &load, stays);
@@ -283,7 +283,7 @@ fn hottest_replica(placement: &Placement, loads: &[f64]) -> f64 {
     if mean > 0.0 { hottest / mean } else { 1.0 }
 }
 
-fn footprint(cluster: &Cluster, open: &[u32], placement: &Placement) -> Footprint {
+fn footprint(cluster: &PlacementProblem, open: &[u32], placement: &Placement) -> Footprint {
     let counts: Vec<usize> = open
         .iter()
         .map(|&node| placement.distinct(node as usize).count())
@@ -307,7 +307,7 @@ fn footprint(cluster: &Cluster, open: &[u32], placement: &Placement) -> Footprin
     }
 }
 
-fn zone_groups(cluster: &Cluster, open: &[u32]) -> (Vec<String>, Vec<Vec<u32>>) {
+fn zone_groups(cluster: &PlacementProblem, open: &[u32]) -> (Vec<String>, Vec<Vec<u32>>) {
     let mut groups: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for &node in open {
         groups
@@ -321,7 +321,7 @@ fn zone_groups(cluster: &Cluster, open: &[u32]) -> (Vec<String>, Vec<Vec<u32>>) 
         .unzip()
 }
 
-fn short_of_zones(cluster: &Cluster, placement: &Placement) -> usize {
+fn short_of_zones(cluster: &PlacementProblem, placement: &Placement) -> usize {
     if !cluster.zoned() {
         return 0;
     }

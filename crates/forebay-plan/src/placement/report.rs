@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::cluster::Cluster;
+use super::cluster::PlacementProblem;
 use super::layout::Placement;
 use super::measure::{self, Measures, measure};
 use super::migrate::{self, ExceededLimit, Transfer, TransferOrder, migrate};
@@ -106,7 +106,7 @@ pub struct RestoredPartition {
 
 /// Plans a placement. `share` is the share of the best capacity that a migration has to reach.
 pub fn report(
-    cluster: &Cluster,
+    cluster: &PlacementProblem,
     method: Method,
     objective: Objective,
     share: f64,
@@ -156,7 +156,11 @@ pub fn report(
 
 type Planned = (Placement, TransferOrder, Option<Goal>);
 
-fn anew(cluster: &Cluster, scheme: Scheme, objective: Objective) -> Result<Planned, InputError> {
+fn anew(
+    cluster: &PlacementProblem,
+    scheme: Scheme,
+    objective: Objective,
+) -> Result<Planned, InputError> {
     let placement = schemes::place(cluster, scheme, objective)?;
     let Some(current) = &cluster.current else {
         return Ok((placement, TransferOrder::default(), None));
@@ -166,7 +170,11 @@ fn anew(cluster: &Cluster, scheme: Scheme, objective: Objective) -> Result<Plann
     Ok((placement, order, None))
 }
 
-fn migrated(cluster: &Cluster, share: f64, objective: Objective) -> Result<Planned, InputError> {
+fn migrated(
+    cluster: &PlacementProblem,
+    share: f64,
+    objective: Objective,
+) -> Result<Planned, InputError> {
     let migration = migrate(cluster, share, objective)?;
     let goal = Goal {
         share,
@@ -205,7 +213,7 @@ impl Report {
     }
 }
 
-fn node_picture(cluster: &Cluster, report: &Report, transfers: &[Transfer]) -> Picture {
+fn node_picture(cluster: &PlacementProblem, report: &Report, transfers: &[Transfer]) -> Picture {
     let mut stages = Vec::new();
     let routed = |placement: &Placement| {
         let whole: f64 = cluster.loads.iter().sum();
@@ -251,7 +259,7 @@ fn node_picture(cluster: &Cluster, report: &Report, transfers: &[Transfer]) -> P
     }
 }
 
-fn lines(cluster: &Cluster, report: &Report) -> Vec<String> {
+fn lines(cluster: &PlacementProblem, report: &Report) -> Vec<String> {
     let measures = &report.measures;
     let mut lines = vec![format!(
         "{}: capacity {:.4} of the ideal; split evenly, the busiest node has {:.3} x the mean; \
@@ -320,7 +328,7 @@ fn lines(cluster: &Cluster, report: &Report) -> Vec<String> {
     lines
 }
 
-fn replica_picture(cluster: &Cluster, placement: &Placement) -> Picture {
+fn replica_picture(cluster: &PlacementProblem, placement: &Placement) -> Picture {
     let count = |placement: &Placement| {
         let replicas = placement.replicas(cluster.partitions());
         replicas

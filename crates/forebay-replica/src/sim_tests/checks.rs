@@ -68,7 +68,7 @@ impl World {
         self.checks.stamp_ms.insert(place.index, stamp);
         if place.index > self.checks.model_index {
             self.checks.model_index = place.index;
-            for (stamp_ms, bytes) in committed.operations() {
+            for (stamp_ms, bytes) in committed.effects() {
                 self.checks.model.apply(bytes, stamp_ms);
             }
             let hash = self.checks.model.hash();

@@ -195,8 +195,8 @@ impl Store for ModelStore {
     }
 
     fn apply(&mut self, committed: &Committed) -> Result<Vec<Answer>, Trouble> {
-        let operations = committed.operations().into_iter();
-        let answers = operations.map(|(stamp_ms, bytes)| self.state.apply(bytes, stamp_ms));
+        let effects = committed.effects().into_iter();
+        let answers = effects.map(|(stamp_ms, bytes)| self.state.apply(bytes, stamp_ms));
         Ok(answers.collect())
     }
 

@@ -20,17 +20,14 @@ impl World {
     pub fn propose(&mut self, life: Life, request: RequestId, (key, op): (u8, Op)) {
         let evaluates = self.evaluates;
         let is_barrier = evaluates && matches!(op, Op::Increase(_)) && self.chance(300);
-        let (operations, basis) = match evaluates && !is_barrier {
+        let (effect, basis) = match evaluates && !is_barrier {
             false => (op.encode(key), None),
             true => match self.evaluate(life, request, (key, op)) {
                 Ok((effect, basis)) => (effect.encode(key), Some(basis)),
                 Err(why) => return self.refused(life, request, why),
             },
         };
-        let proposal = Proposal {
-            request,
-            operations,
-        };
+        let proposal = Proposal { request, effect };
         let new = NewProposal {
             proposal,
             basis,

@@ -21,11 +21,11 @@ impl RealStore {
         let (disk, rng) = (self.disk.clone(), &mut self.rng);
         let open = self.open.as_mut();
         let open = open.ok_or_else(|| Trouble::Broken("the store is not open".to_owned()))?;
-        let operations = committed.operations();
+        let effects = committed.effects();
         let applied = open.table.applied(FIRST).map_err(of_table)?;
         let mut decided = DecidedEntry {
             place: place_of(&committed.facts),
-            proposals: operations.len() as u32,
+            proposals: effects.len() as u32,
         };
         let mut done = applied.done;
         if bug == Some(StoreBug::PlacesApart) {
@@ -35,12 +35,12 @@ impl RealStore {
         } else if applied.index >= decided.place.index {
             return Ok(Vec::new());
         }
-        if operations.is_empty() {
+        if effects.is_empty() {
             let passed = open.table.pass(FIRST, &decided).map_err(of_table);
             return passed.map(|()| Vec::new());
         }
         let mut answers = Vec::new();
-        for (number, (stamp_ms, bytes)) in (0..).zip(operations).skip(done as usize) {
+        for (number, (stamp_ms, bytes)) in (0..).zip(effects).skip(done as usize) {
             let answer = apply_one(&open.table, &decided, number, stamp_ms, bytes);
             answers.push(answer.map_err(of_table)?);
             if number + 1 < decided.proposals {

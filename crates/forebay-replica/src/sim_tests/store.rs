@@ -114,18 +114,18 @@ pub trait Store {
 }
 
 impl Committed {
-    /// Returns the operations of its proposals, and the time by which they are evaluated.
-    pub fn operations(&self) -> Vec<(u64, &[u8])> {
+    /// Returns the effects of its proposals, and the time by which they are evaluated.
+    pub fn effects(&self) -> Vec<(u64, &[u8])> {
         match &self.entry.content {
             Content::Batch {
                 stamp_ms,
                 proposals,
             } => {
                 let all = proposals.iter();
-                all.map(|proposal| (*stamp_ms, &proposal.operations[..]))
+                all.map(|proposal| (*stamp_ms, &proposal.effect[..]))
                     .collect()
             }
-            Content::Nothing | Content::Changes(_) | Content::Split(_) => Vec::new(),
+            Content::Empty | Content::Changes(_) | Content::Split(_) => Vec::new(),
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 const BEGIN: &[u8] = b"{\"base64\":\"";
 const END: &[u8] = b"\"}";
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Appends binary as a text that [`read_binary_text`] can read: its bytes if they are UTF-8, else
 /// `{"base64":"..."}`. Bytes that begin like this form are written in it, too.
@@ -39,46 +41,11 @@ pub(super) fn write_base64_object(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Appends base64 with padding.
 pub fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    for chunk in bytes.chunks(3) {
-        let group = chunk
-            .iter()
-            .fold(0_u32, |all, byte| all << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for index in 0..4 {
-            out.push(if index <= chunk.len() {
-                ALPHABET[(group >> (18 - 6 * index) & 63) as usize]
-            } else {
-                b'='
-            });
-        }
-    }
+    out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
 }
 
 /// Returns the bytes of base64 with padding; `None` if it is not in the form of [`write_base64`].
+/// Each byte sequence has only one text.
 pub fn read_base64(text: &[u8]) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let digit = |byte: &u8| ALPHABET.iter().position(|have| have == byte);
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let groups = text.len() / 4;
-    for (index, group) in text.chunks_exact(4).enumerate() {
-        let padding = group.iter().rev().take_while(|byte| **byte == b'=').count();
-        if padding > 2 || (padding > 0 && index + 1 < groups) {
-            return None;
-        }
-        let mut bits = 0;
-        for byte in &group[..4 - padding] {
-            bits = bits << 6 | digit(byte)? as u32;
-        }
-        bits <<= 6 * padding;
-        let bytes = bits.to_be_bytes();
-        let (kept, cut) = bytes[1..].split_at(3 - padding);
-        // Unused bits are zero, so that each byte sequence has only one text.
-        if cut.iter().any(|byte| *byte != 0) {
-            return None;
-        }
-        out.extend_from_slice(kept);
-    }
-    Some(out)
+    STANDARD.decode(text).ok()
 }

@@ -12,6 +12,8 @@ use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use super::answer::ErrorAnswer;
 use super::connections::Peer;
@@ -231,7 +233,7 @@ fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Unauthorized> 
                 .users
                 .as_ref()
                 .ok_or_else(|| wrong("this server has no users"))?;
-            let pair = decode_base64(encoded).unwrap_or_default();
+            let pair = STANDARD.decode(encoded).unwrap_or_default();
             let colon = pair
                 .iter()
                 .position(|&byte| byte == b':')
@@ -247,41 +249,5 @@ fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Unauthorized> 
         Some(_) => Err(wrong("use Authorization: Basic or Bearer")),
         None if shared.has_users() => Err(wrong("this wants Authorization: Basic or Bearer")),
         None => Ok(Caller::User(Arc::clone(&shared.anyone))),
-    }
-}
-
-fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let digits = text.iter().rev().skip_while(|&&byte| byte == b'=').count();
-    let mut out = Vec::with_capacity(digits * 3 / 4);
-    let (mut word, mut bits) = (0u32, 0);
-    for &digit in &text[..digits] {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        word = word << 6 | u32::from(value);
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            out.push((word >> bits) as u8);
-        }
-    }
-    Some(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64() {
-        assert_eq!(decode_base64(b"dTpwYXNz").as_deref(), Some(&b"u:pass"[..]));
-        assert_eq!(decode_base64(b"dTpwYQ==").as_deref(), Some(&b"u:pa"[..]));
-        assert_eq!(decode_base64(b"").as_deref(), Some(&b""[..]));
-        assert_eq!(decode_base64(b"a b"), None);
     }
 }

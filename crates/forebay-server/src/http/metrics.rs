@@ -77,7 +77,7 @@ fn server(page: &mut Page, shared: &Shared) {
 /// For a store in a directory, which is always fast to read.
 fn backups(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
     let store = shared.config.administered.as_ref().unwrap_or(&shared.store);
-    if !store.disk().keeps_blocks() {
+    if store.disk().is_object_storage() {
         return;
     }
     let Ok(backups) = store.last_backups() else {

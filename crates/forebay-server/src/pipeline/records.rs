@@ -64,7 +64,7 @@ impl Pipeline {
         };
         let limits = self.session.limits(&self.shared);
         self.shared.sampler.each(self.worker, |samples| {
-            if first == GET && samples.passes(count as u64) {
+            if first == GET && samples.skip_if_unsampled(count as u64) {
                 return;
             }
             let (mut parser, mut at) = (Parser::default(), 0);

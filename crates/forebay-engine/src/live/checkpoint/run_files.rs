@@ -29,7 +29,7 @@ pub(crate) struct DiskFiles {
 
 impl DiskFiles {
     pub fn new(disk: Arc<dyn Disk>, files: &TableFiles) -> Self {
-        let (runs, may_link) = (files.runs(), disk.keeps_blocks());
+        let (runs, may_link) = (files.runs(), !disk.is_object_storage());
         Self {
             disk,
             runs,

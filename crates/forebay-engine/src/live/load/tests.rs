@@ -363,7 +363,7 @@ fn runs_that_others_wrote_belong_to_one_staged_load_and_are_removed_with_it() {
         writer.finish().unwrap();
     }
     ticket.sync(&store).unwrap();
-    load.confirm().unwrap();
+    load.check_lock_held().unwrap();
     assert_eq!(runs().len(), 2);
     drop(load);
     assert_eq!(runs(), Vec::<String>::new());

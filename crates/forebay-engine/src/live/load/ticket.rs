@@ -69,7 +69,7 @@ impl Load {
 
     /// Fails if another load has begun because this one was delayed. The runs that others wrote for
     /// it are gone then.
-    pub fn confirm(&self) -> Result<(), StoreError> {
-        self.lock.confirm().at("hold", &self.files.push_lock())
+    pub fn check_lock_held(&self) -> Result<(), StoreError> {
+        self.lock.check_held().at("hold", &self.files.push_lock())
     }
 }

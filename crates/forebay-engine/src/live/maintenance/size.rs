@@ -24,22 +24,23 @@ pub struct PartitionSize {
     pub bytes: u64,
     /// Of an ordered table, keys that divide the records about evenly, rising: 15, or as many as
     /// there are pages.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub marks: Vec<Bound>,
+    // Older programs write and read this name.
+    #[serde(rename = "marks", default, skip_serializing_if = "Vec::is_empty")]
+    pub split_points: Vec<Bound>,
 }
 
 /// The greatest number of keys that divide a partition.
-const MARKS: usize = 15;
+const MOST_SPLIT_POINTS: usize = 15;
 /// How many keys of each source are sampled.
 const LOOKED_AT: usize = 64;
 
-/// Marks are kept while less than this fraction of a partition is new.
+/// Split points are kept while less than this fraction of a partition is new.
 const NEW_PART: u64 = 16;
 
 impl LiveTable {
     /// Returns the approximate size of a partition; `None` if this table does not hold it. `known`
-    /// is an earlier result. If little has changed since, its marks are used again: finding marks
-    /// reads each page's entry in the indexes.
+    /// is an earlier result. If little has changed since, its split points are used again: to find
+    /// them reads each page's entry in the indexes.
     pub fn size_of(&self, id: PartitionId, known: Option<&PartitionSize>) -> Option<PartitionSize> {
         self.shared().size_of(id, known)
     }
@@ -67,20 +68,24 @@ impl LiveShared {
         }
         let bounds = self.parts.bounds_at(place);
         let is_near = |known: &&PartitionSize| {
-            known.records.abs_diff(records) <= known.records / NEW_PART && !known.marks.is_empty()
+            known.records.abs_diff(records) <= known.records / NEW_PART
+                && !known.split_points.is_empty()
         };
-        let marks = match (&bounds.lower, known.filter(is_near)) {
+        let split_points = match (&bounds.lower, known.filter(is_near)) {
             (Bound::Slot(_), _) => Vec::new(),
             (Bound::Key(_), Some(known)) => {
-                let marks = known.marks.iter().filter(|mark| bounds.holds(mark));
-                marks.cloned().collect()
+                let split_points = known
+                    .split_points
+                    .iter()
+                    .filter(|point| bounds.holds(point));
+                split_points.cloned().collect()
             }
-            (Bound::Key(_), None) => sources.marks(bounds),
+            (Bound::Key(_), None) => sources.split_points(bounds),
         };
         Some(PartitionSize {
             records,
             bytes,
-            marks,
+            split_points,
         })
     }
 }
@@ -120,7 +125,7 @@ impl<'a> Sources<'a> {
         Self { minis, runs }
     }
 
-    fn marks(&self, bounds: &Bounds) -> Vec<Bound> {
+    fn split_points(&self, bounds: &Bounds) -> Vec<Bound> {
         let mut sampled = SampledKeys {
             bounds,
             keys: Vec::new(),
@@ -137,7 +142,7 @@ impl<'a> Sources<'a> {
             let keys: Vec<&[u8]> = here.step_by((seen / LOOKED_AT).max(1)).collect();
             sampled.add(&keys, part_seen(run, run.reference.summary.records));
         }
-        sampled.marks()
+        sampled.split_points()
     }
 }
 
@@ -159,22 +164,22 @@ impl SampledKeys<'_> {
         self.keys.extend(keys);
     }
 
-    fn marks(mut self) -> Vec<Bound> {
+    fn split_points(mut self) -> Vec<Bound> {
         self.keys.sort_by(|(a, _), (b, _)| a.cmp(b));
         let all: f64 = self.keys.iter().map(|(_, weight)| weight).sum();
-        let wanted = |mark: usize| all * mark as f64 / (MARKS + 1) as f64;
-        let (mut marks, mut below, mut mark) = (Vec::new(), 0.0, 1);
+        let wanted = |point: usize| all * point as f64 / (MOST_SPLIT_POINTS + 1) as f64;
+        let (mut split_points, mut below, mut point) = (Vec::new(), 0.0, 1);
         for (key, weight) in self.keys {
-            let is_due = mark <= MARKS && below + 0.5 * weight >= wanted(mark);
-            while mark <= MARKS && below + 0.5 * weight >= wanted(mark) {
-                mark += 1;
+            let is_due = point <= MOST_SPLIT_POINTS && below + 0.5 * weight >= wanted(point);
+            while point <= MOST_SPLIT_POINTS && below + 0.5 * weight >= wanted(point) {
+                point += 1;
             }
             below += weight;
             let key = Bound::Key(key);
-            if is_due && self.bounds.lower < key && marks.last() != Some(&key) {
-                marks.push(key);
+            if is_due && self.bounds.lower < key && split_points.last() != Some(&key) {
+                split_points.push(key);
             }
         }
-        marks
+        split_points
     }
 }

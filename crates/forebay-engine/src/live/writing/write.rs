@@ -477,7 +477,11 @@ impl LiveShared {
 
     /// Refuses an operation that no table, or not this one, can store.
     #[inline]
-    fn check(&self, key: &[u8], operation: &Operation<'_>) -> Result<(), LiveError> {
+    pub(in crate::live) fn check(
+        &self,
+        key: &[u8],
+        operation: &Operation<'_>,
+    ) -> Result<(), LiveError> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             return Err(LiveError::Key {
                 table: self.shape.table.clone(),

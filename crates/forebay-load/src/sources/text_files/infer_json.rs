@@ -54,7 +54,7 @@ fn is_deep(record: &[u8]) -> bool {
 }
 
 /// The error if the number of values differs from the number of records.
-const CUT: &str = "records are split wrongly";
+const WRONG_SPLIT: &str = "records are split wrongly";
 
 /// A reader of the shapes of records.
 pub(in crate::sources) struct JsonLook {
@@ -184,7 +184,7 @@ impl JsonLook {
         };
         let taken = decoder.decode(bytes).map_err(reason)?;
         if !bytes[taken..].trim_ascii().is_empty() || decoder.has_partial_record() {
-            return Err(CUT.to_owned());
+            return Err(WRONG_SPLIT.to_owned());
         }
         decoder.flush().map_err(reason)?;
         self.decoder = Some(decoder);
@@ -220,7 +220,7 @@ impl ArrayDecoder for ShapeReader {
     fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
         let mut state = self.0.lock();
         if at.len() != state.count {
-            return Err(ArrowError::JsonError(CUT.to_owned()));
+            return Err(ArrowError::JsonError(WRONG_SPLIT.to_owned()));
         }
         let State {
             shape,

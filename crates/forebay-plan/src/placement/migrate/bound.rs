@@ -1,6 +1,6 @@
 //! Computes a lower bound of what any migration ships.
 
-use super::super::cluster::Cluster;
+use super::super::cluster::PlacementProblem;
 use super::super::routing::{Cut, Routing};
 use super::parts::{Part, parts};
 use super::work::Work;
@@ -66,7 +66,7 @@ struct MovedOut {
 
 impl MovedOut {
     fn new(
-        cluster: &Cluster,
+        cluster: &PlacementProblem,
         routing: &Routing,
         part: &Part,
         missing: &dyn Fn(u32) -> usize,

@@ -28,7 +28,7 @@ mod take_back;
 mod targets;
 mod work;
 
-use super::cluster::Cluster;
+use super::cluster::PlacementProblem;
 use super::layout::Placement;
 use super::measure;
 use super::replicas::Objective;
@@ -64,7 +64,7 @@ pub struct Migration {
 
 /// Returns the migration that ships least among those that reach `share` of the best capacity.
 pub fn migrate(
-    cluster: &Cluster,
+    cluster: &PlacementProblem,
     share: f64,
     objective: Objective,
 ) -> Result<Migration, InputError> {
@@ -97,7 +97,7 @@ pub fn migrate(
 }
 
 /// Returns the amount that every migration to this capacity ships at least.
-fn least_to_reach(cluster: &Cluster, wanted: f64) -> u128 {
+fn least_to_reach(cluster: &PlacementProblem, wanted: f64) -> u128 {
     let mut work = Work::new(cluster, wanted, Fit::Roomiest);
     let cut = work.routing.route();
     least_shipped(&work, cut.as_ref())
@@ -105,7 +105,7 @@ fn least_to_reach(cluster: &Cluster, wanted: f64) -> u128 {
 
 /// Returns the candidate that ships least, with what its order ships on the way.
 fn cheapest(
-    cluster: &Cluster,
+    cluster: &PlacementProblem,
     mut candidates: Vec<MoveCandidate>,
 ) -> Result<(MoveCandidate, TransferOrder), InputError> {
     candidates.sort_by_key(|candidate| candidate.bytes);
@@ -129,7 +129,7 @@ fn cheapest(
 
 /// Returns placements made from nothing, with their nodes matched to the current ones.
 fn from_nothing(
-    cluster: &Cluster,
+    cluster: &PlacementProblem,
     current: &Placement,
     objective: Objective,
 ) -> Vec<MoveCandidate> {
@@ -147,7 +147,7 @@ fn copies(current: &Placement) -> usize {
 
 /// Returns the bytes of the copies that `placement` has and the current one does not; a copy counts
 /// 1 if no sizes are given. The second number counts copies.
-pub fn shipped(cluster: &Cluster, placement: &Placement) -> (u128, usize) {
+pub fn shipped(cluster: &PlacementProblem, placement: &Placement) -> (u128, usize) {
     let mut bytes = 0;
     let mut copies = 0;
     for node in 0..placement.nodes().len() {
@@ -167,7 +167,7 @@ pub fn shipped(cluster: &Cluster, placement: &Placement) -> (u128, usize) {
 
 /// Returns an upper bound of the capacity: a partition's load can be divided among as many nodes as
 /// it may have replicas.
-fn capacity_bound(cluster: &Cluster) -> f64 {
+fn capacity_bound(cluster: &PlacementProblem) -> f64 {
     let nodes = cluster.staying().len() as f64;
     let replicas = (cluster.max as f64).min(nodes);
     let mean = cluster.loads.iter().sum::<f64>() / nodes;
@@ -175,7 +175,7 @@ fn capacity_bound(cluster: &Cluster) -> f64 {
     if hottest > mean { mean / hottest } else { 1.0 }
 }
 
-fn check(cluster: &Cluster, share: f64) -> Result<&Placement, InputError> {
+fn check(cluster: &PlacementProblem, share: f64) -> Result<&Placement, InputError> {
     cluster.check_room()?;
     if !(share > 0.0 && share <= 1.0) {
         let what = format!("{share} is not above 0 and at most 1");
@@ -199,7 +199,7 @@ struct MoveCandidate {
 }
 
 impl MoveCandidate {
-    fn new(cluster: &Cluster, placement: Placement) -> Self {
+    fn new(cluster: &PlacementProblem, placement: Placement) -> Self {
         let (bytes, _) = shipped(cluster, &placement);
         let capacity = measure::capacity(cluster, &placement, &cluster.loads);
         Self {
@@ -213,7 +213,11 @@ impl MoveCandidate {
 /// Makes candidates step by step from the current placement, in a few variants. They aim at the
 /// wanted capacity or a little more. They choose the roomiest nodes or those that just have room.
 /// They may count on nodes to pass load on.
-fn gradual(cluster: &Cluster, wanted: f64, best: f64) -> Result<Vec<MoveCandidate>, InputError> {
+fn gradual(
+    cluster: &PlacementProblem,
+    wanted: f64,
+    best: f64,
+) -> Result<Vec<MoveCandidate>, InputError> {
     let mut candidates = Vec::new();
     let few = cluster.current.as_ref().map_or(0, copies) <= FEW_COPIES;
     let more = [wanted.midpoint(best), best];

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde::Serialize;
 
-use super::super::cluster::{Cluster, Fate};
+use super::super::cluster::{Fate, PlacementProblem};
 use super::super::layout::Placement;
 use super::super::routing::{NEAR, Routing, whole_loads};
 use crate::InputError;
@@ -56,7 +56,7 @@ pub struct ExceededLimit {
 
 impl TransferOrder {
     /// Returns the bytes of all copies, or the number of copies if no sizes are given.
-    pub fn shipped(&self, cluster: &Cluster) -> u128 {
+    pub fn shipped(&self, cluster: &PlacementProblem) -> u128 {
         let sizes = self.copied().map(|id| u128::from(cluster.size(id)));
         sizes.sum()
     }
@@ -73,7 +73,10 @@ impl TransferOrder {
 }
 
 /// Returns the transfers from the current placement to `wanted`.
-pub fn in_order(cluster: &Cluster, wanted: &Placement) -> Result<TransferOrder, InputError> {
+pub fn in_order(
+    cluster: &PlacementProblem,
+    wanted: &Placement,
+) -> Result<TransferOrder, InputError> {
     let mut way = StepOrder::new(cluster, wanted);
     way.restore(wanted)?;
     way.queue = (0..cluster.nodes.len() as u32).collect();
@@ -94,7 +97,7 @@ pub fn in_order(cluster: &Cluster, wanted: &Placement) -> Result<TransferOrder, 
 }
 
 struct StepOrder<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a PlacementProblem,
     /// The live nodes that have a partition at this moment.
     holders: Vec<Vec<u32>>,
     /// The replicas that a partition keeps.
@@ -119,7 +122,7 @@ struct StepOrder<'a> {
 }
 
 impl<'a> StepOrder<'a> {
-    fn new(cluster: &'a Cluster, wanted: &Placement) -> Self {
+    fn new(cluster: &'a PlacementProblem, wanted: &Placement) -> Self {
         let count = cluster.nodes.len();
         let empty = Placement::empty(count);
         let current = cluster.current.as_ref().unwrap_or(&empty);
@@ -168,7 +171,7 @@ impl<'a> StepOrder<'a> {
         let after = held.iter().map(size).sum::<i128>();
         let limit = self.cluster.nodes[node].bytes;
         self.bytes[node] = limit.map_or(i128::MAX / 2, |bytes| after.max(i128::from(bytes)));
-        self.slots[node] = self.cluster.slots(node).max(held.len()) as i64;
+        self.slots[node] = self.cluster.max_partitions(node).max(held.len()) as i64;
     }
 
     fn drop_later(&mut self, node: u32, partition: u32) {
@@ -411,7 +414,7 @@ impl<'a> StepOrder<'a> {
     }
 }
 
-fn no_bytes(cluster: &Cluster, node: u32, partition: u32) -> InputError {
+fn no_bytes(cluster: &PlacementProblem, node: u32, partition: u32) -> InputError {
     let what = format!(
         "the nodes are too full for the steps to the placement: node {node} has no room for the {} \
          bytes of partition {partition} before it gives up another one, and no other node has room \
@@ -423,7 +426,7 @@ fn no_bytes(cluster: &Cluster, node: u32, partition: u32) -> InputError {
 
 /// Routes the load over the current placement. Every node is limited to its load before or after,
 /// whichever is more.
-fn guard(cluster: &Cluster, current: &Placement, wanted: &Placement) -> Routing {
+fn guard(cluster: &PlacementProblem, current: &Placement, wanted: &Placement) -> Routing {
     let load = whole_loads(&cluster.loads);
     let fate = |node: usize| cluster.nodes[node].fate;
     let mut after = Routing::new(wanted, &load, |node| fate(node) == Fate::Stays);
@@ -437,7 +440,7 @@ fn guard(cluster: &Cluster, current: &Placement, wanted: &Placement) -> Routing 
 
 /// Chooses the source of each copy: the node that has sent least so far, of those that have the
 /// partition at that time.
-fn choose_sources(cluster: &Cluster, transfers: &mut [Transfer]) {
+fn choose_sources(cluster: &PlacementProblem, transfers: &mut [Transfer]) {
     let lives = |node: &u32| cluster.nodes[*node as usize].fate != Fate::Lost;
     let current = cluster.current.as_ref();
     let mut holders = current.map_or_else(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::cluster::{Cluster, Fate};
+use super::super::cluster::{Fate, PlacementProblem};
 use super::super::layout::Placement;
 
 /// The most nodes that are matched exactly, in time that grows with the third power of their
@@ -11,7 +11,7 @@ const MOST_MATCHED: usize = 600;
 
 /// Returns the placement with its nodes exchanged so that as many bytes as possible are where
 /// `current` has them. Nodes are exchanged only with others of the same zone, slots and bytes.
-pub fn relabel(cluster: &Cluster, current: &Placement, placement: Placement) -> Placement {
+pub fn relabel(cluster: &PlacementProblem, current: &Placement, placement: Placement) -> Placement {
     let mut nodes: Vec<Vec<u32>> = vec![Vec::new(); placement.nodes().len()];
     let holders = current.holders(cluster.partitions());
     for class in classes(cluster) {
@@ -68,13 +68,13 @@ fn greedy_matching(gain: &[BTreeMap<usize, f64>]) -> Vec<usize> {
 }
 
 /// Returns the classes of nodes that can be exchanged, each in ascending order.
-fn classes(cluster: &Cluster) -> Vec<Vec<usize>> {
+fn classes(cluster: &PlacementProblem) -> Vec<Vec<usize>> {
     let mut classes = std::collections::BTreeMap::<_, Vec<usize>>::new();
     for (number, node) in cluster.nodes.iter().enumerate() {
         if node.fate == Fate::Stays {
             let zone = cluster.zoned().then_some(node.zone);
             classes
-                .entry((zone, node.slots, node.bytes))
+                .entry((zone, node.max_partitions, node.bytes))
                 .or_default()
                 .push(number);
         }

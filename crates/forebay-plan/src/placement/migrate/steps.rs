@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::cluster::{Cluster, Fate};
+use super::super::cluster::{Fate, PlacementProblem};
 use super::super::layout::Placement;
 use super::super::measure;
 use super::order::Transfer;
@@ -10,7 +10,7 @@ use crate::plan::{Action, Node, NodePrice, Partition, PartitionMap, Plan, Price,
 
 /// Returns the partition map before the transfers: replicas on live nodes, with the lowest node as
 /// the primary. Partitions that no node has any more are on the nodes that restore them.
-pub fn partition_map(cluster: &Cluster, transfers: &[Transfer]) -> PartitionMap {
+pub fn partition_map(cluster: &PlacementProblem, transfers: &[Transfer]) -> PartitionMap {
     let nodes: Vec<Node> = cluster
         .nodes
         .iter()
@@ -54,7 +54,12 @@ pub fn partition_map(cluster: &Cluster, transfers: &[Transfer]) -> PartitionMap 
 
 /// Returns the transfers as a plan. Copies without a source are no steps: they are made before it.
 /// `least` is what has to be shipped at least.
-pub fn plan(cluster: &Cluster, transfers: &[Transfer], after: &Placement, least: u128) -> Plan {
+pub fn plan(
+    cluster: &PlacementProblem,
+    transfers: &[Transfer],
+    after: &Placement,
+    least: u128,
+) -> Plan {
     let map = partition_map(cluster, transfers);
     let mut primary: Vec<Option<u32>> = map
         .partitions
@@ -105,7 +110,7 @@ pub fn plan(cluster: &Cluster, transfers: &[Transfer], after: &Placement, least:
 
 /// Returns the bytes of copies without a source: every plan restores them, and none has a step or a
 /// price for them.
-fn restored(cluster: &Cluster, transfers: &[Transfer]) -> u128 {
+fn restored(cluster: &PlacementProblem, transfers: &[Transfer]) -> u128 {
     let size = |transfer: &Transfer| match *transfer {
         Transfer::Copy {
             partition,
@@ -187,7 +192,7 @@ impl Steps {
     }
 }
 
-fn price(cluster: &Cluster, steps: &[Step], after: &Placement) -> Price {
+fn price(cluster: &PlacementProblem, steps: &[Step], after: &Placement) -> Price {
     let whole: f64 = cluster.loads.iter().sum();
     let empty = Placement::empty(cluster.nodes.len());
     let before = cluster.current.as_ref().unwrap_or(&empty);

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::super::cluster::{Cluster, Fate};
+use super::super::cluster::{Fate, PlacementProblem};
 use super::super::layout::Placement;
 use super::super::routing::{Routing, whole_loads};
 use super::targets::{Fit, Targets};
@@ -13,7 +13,7 @@ use super::targets::{Fit, Targets};
 const MOST_GIVING_WAY: usize = 8;
 
 pub struct Work<'a> {
-    pub cluster: &'a Cluster,
+    pub cluster: &'a PlacementProblem,
     pub current: Placement,
     pub fit: Fit,
     /// The staying nodes that have a partition.
@@ -37,7 +37,7 @@ pub struct Work<'a> {
 
 impl<'a> Work<'a> {
     /// Starts from the current placement, towards `wanted` capacity.
-    pub fn new(cluster: &'a Cluster, wanted: f64, fit: Fit) -> Self {
+    pub fn new(cluster: &'a PlacementProblem, wanted: f64, fit: Fit) -> Self {
         let count = cluster.nodes.len();
         let current = cluster
             .current
@@ -52,7 +52,7 @@ impl<'a> Work<'a> {
         for node in cluster.staying() {
             let zone = cluster.zone(node);
             zone_sizes[zone] += 1;
-            open[zone] += usize::from(cluster.slots(node) > 0);
+            open[zone] += usize::from(cluster.max_partitions(node) > 0);
         }
         let room = |node: usize| cluster.nodes[node].bytes.map_or(i128::MAX / 2, i128::from);
         let mut work = Self {
@@ -61,7 +61,9 @@ impl<'a> Work<'a> {
             load,
             holders: vec![Vec::new(); cluster.partitions()],
             held: vec![Vec::new(); count],
-            slots: (0..count).map(|node| cluster.slots(node) as i64).collect(),
+            slots: (0..count)
+                .map(|node| cluster.max_partitions(node) as i64)
+                .collect(),
             bytes: (0..count).map(room).collect(),
             routing,
             targets: Targets::new(count, cluster.staying().into_iter().map(|n| n as u32)),
@@ -348,7 +350,7 @@ impl<'a> Work<'a> {
 }
 
 /// Returns what each node may serve for the placement to carry `wanted` of what the nodes can.
-fn limit(cluster: &Cluster, load: &[u64], wanted: f64) -> u64 {
+fn limit(cluster: &PlacementProblem, load: &[u64], wanted: f64) -> u64 {
     let nodes = cluster.staying().len() as u64;
     let whole: u64 = load.iter().sum();
     let allowed = (whole as f64 / nodes as f64 / wanted.max(1e-9)).floor() as u64;

@@ -10,14 +10,14 @@
 use super::builder::PlacementBuilder;
 use super::partners::Partners;
 use crate::InputError;
-use crate::placement::cluster::Cluster;
+use crate::placement::cluster::PlacementProblem;
 use crate::placement::layout::Placement;
 use crate::placement::replicas::{Objective, per_replica};
 
 /// Exchanges end when the hottest node is at most this much above the mean.
 const EVEN_ENOUGH: f64 = 1e-4;
 
-pub fn balanced(cluster: &Cluster, objective: Objective) -> Result<Placement, InputError> {
+pub fn balanced(cluster: &PlacementProblem, objective: Objective) -> Result<Placement, InputError> {
     let replicas = cluster.replicas(&cluster.loads, objective)?;
     let weights: Vec<f64> = cluster
         .loads
@@ -43,7 +43,7 @@ pub fn balanced(cluster: &Cluster, objective: Objective) -> Result<Placement, In
 }
 
 /// Exchanges copies of the hottest node until it is near the mean or nothing helps.
-pub fn even_out(cluster: &Cluster, seats: &mut PlacementBuilder<'_>, weights: &[f64]) {
+pub fn even_out(cluster: &PlacementProblem, seats: &mut PlacementBuilder<'_>, weights: &[f64]) {
     let nodes: Vec<u32> = cluster.staying().iter().map(|&node| node as u32).collect();
     let mean = nodes.iter().map(|&node| seats.weight(node)).sum::<f64>() / nodes.len() as f64;
     for _ in 0..nodes.len() * 20 {

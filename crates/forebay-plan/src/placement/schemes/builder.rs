@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::InputError;
-use crate::placement::cluster::{Cluster, Fate};
+use crate::placement::cluster::{Fate, PlacementProblem};
 use crate::placement::layout::Placement;
 
 /// A placement under construction. No partition is twice on a node. Its copies are spread over the
 /// zones as evenly as these have nodes and room.
 pub struct PlacementBuilder<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a PlacementProblem,
     held: Vec<Vec<u32>>,
     pub holders: Vec<Vec<u32>>,
     slots: Vec<usize>,
@@ -34,7 +34,7 @@ impl Weight {
 }
 
 impl<'a> PlacementBuilder<'a> {
-    pub fn new(cluster: &'a Cluster) -> Self {
+    pub fn new(cluster: &'a PlacementProblem) -> Self {
         let count = cluster.nodes.len();
         let mut zone_sizes = vec![0; cluster.zones.len()];
         if cluster.zoned() {
@@ -42,7 +42,9 @@ impl<'a> PlacementBuilder<'a> {
                 zone_sizes[cluster.nodes[node].zone] += 1;
             }
         }
-        let slots: Vec<usize> = (0..count).map(|node| cluster.slots(node)).collect();
+        let slots: Vec<usize> = (0..count)
+            .map(|node| cluster.max_partitions(node))
+            .collect();
         let open = (0..count).filter(|&node| slots[node] > 0);
         Self {
             cluster,

@@ -11,7 +11,7 @@
 //! gets a circle of its own that has every partition, so the required copies are on different
 //! nodes.
 
-use crate::placement::cluster::Cluster;
+use crate::placement::cluster::PlacementProblem;
 use crate::placement::layout::Placement;
 use crate::placement::measure;
 use crate::placement::replicas::{Bounds, Objective, per_replica, replication_vector};
@@ -24,7 +24,7 @@ const SHUFFLES: u64 = 12;
 /// With more slots than this, arcs differ so little that random circles are not needed.
 const FEW_SLOTS: usize = 10_000;
 
-pub fn compact(cluster: &Cluster, objective: Objective) -> Result<Placement, InputError> {
+pub fn compact(cluster: &PlacementProblem, objective: Objective) -> Result<Placement, InputError> {
     if cluster.nodes.iter().any(|node| node.bytes.is_some()) {
         let what = "the scheme compact fills slots, not bytes; give slots, or take another scheme";
         return Err(InputError::new("node_bytes", what));
@@ -77,7 +77,7 @@ enum Order {
 }
 
 fn in_order(
-    cluster: &Cluster,
+    cluster: &PlacementProblem,
     objective: Objective,
     order: Order,
 ) -> Result<Placement, InputError> {
@@ -88,7 +88,7 @@ fn in_order(
     }
     let mut held = vec![Vec::new(); cluster.nodes.len()];
     for group in divided(cluster, &nodes) {
-        let slots: usize = group.iter().map(|&node| cluster.slots(node)).sum();
+        let slots: usize = group.iter().map(|&node| cluster.max_partitions(node)).sum();
         let max = (bounds.max / bounds.min).min(group.len());
         let wished = bounds.total * group.len() / nodes.len();
         let group_bounds = Bounds {
@@ -119,7 +119,7 @@ fn in_order(
 }
 
 /// Divides the nodes into as many runs, of about equal slots, as a partition needs replicas.
-fn divided(cluster: &Cluster, nodes: &[usize]) -> Vec<Vec<usize>> {
+fn divided(cluster: &PlacementProblem, nodes: &[usize]) -> Vec<Vec<usize>> {
     let groups = cluster.min;
     let mut parts: Vec<Vec<usize>> = vec![Vec::new(); groups];
     for (place, &node) in nodes.iter().enumerate() {
@@ -129,7 +129,7 @@ fn divided(cluster: &Cluster, nodes: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// Returns one slot for each replica, with its load.
-fn circle(cluster: &Cluster, replicas: &[usize], order: Order) -> Vec<(u32, f64)> {
+fn circle(cluster: &PlacementProblem, replicas: &[usize], order: Order) -> Vec<(u32, f64)> {
     let heat: Vec<f64> = cluster
         .loads
         .iter()
@@ -159,18 +159,23 @@ fn circle(cluster: &Cluster, replicas: &[usize], order: Order) -> Vec<(u32, f64)
 }
 
 /// Gives each node its arc.
-fn fill(cluster: &Cluster, nodes: &[usize], mut circle: Vec<(u32, f64)>, held: &mut [Vec<u32>]) {
+fn fill(
+    cluster: &PlacementProblem,
+    nodes: &[usize],
+    mut circle: Vec<(u32, f64)>,
+    held: &mut [Vec<u32>],
+) {
     for (place, &node) in nodes.iter().enumerate() {
         let left = nodes.len() - place;
         let load: f64 = circle.iter().map(|slot| slot.1).sum();
         let after: usize = nodes[place + 1..]
             .iter()
-            .map(|&node| cluster.slots(node))
+            .map(|&node| cluster.max_partitions(node))
             .sum();
         // There are fewer replicas than slots: the nodes share the empty ones.
-        let spare = (after + cluster.slots(node)).saturating_sub(circle.len());
+        let spare = (after + cluster.max_partitions(node)).saturating_sub(circle.len());
         let slots = cluster
-            .slots(node)
+            .max_partitions(node)
             .saturating_sub(spare / left)
             .min(circle.len());
         let arc = best_arc(&circle, slots, load / left as f64);

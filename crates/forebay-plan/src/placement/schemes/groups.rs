@@ -4,7 +4,7 @@
 //! partitions. `complete` is one group of everything.
 
 use crate::InputError;
-use crate::placement::cluster::Cluster;
+use crate::placement::cluster::PlacementProblem;
 use crate::placement::layout::Placement;
 use crate::placement::replicas::{Bounds, Objective, replication_vector};
 
@@ -12,7 +12,7 @@ use crate::placement::replicas::{Bounds, Objective, replication_vector};
 const MOST_COPIES: usize = 2_000_000;
 
 /// Places copies of all groups, as many as the nodes allow.
-pub fn base(cluster: &Cluster) -> Result<Placement, InputError> {
+pub fn base(cluster: &PlacementProblem) -> Result<Placement, InputError> {
     let groups = groups(cluster)?;
     let nodes = zone_by_zone(cluster);
     let most = (nodes.len() / groups.len()).min(cluster.max);
@@ -26,7 +26,7 @@ pub fn base(cluster: &Cluster) -> Result<Placement, InputError> {
 }
 
 /// Places one group on each node; groups with more load get more nodes.
-pub fn coarse(cluster: &Cluster, objective: Objective) -> Result<Placement, InputError> {
+pub fn coarse(cluster: &PlacementProblem, objective: Objective) -> Result<Placement, InputError> {
     let groups = groups(cluster)?;
     let nodes = zones_in_turn(cluster);
     let max = cluster.max.min(nodes.len());
@@ -54,7 +54,7 @@ pub fn coarse(cluster: &Cluster, objective: Objective) -> Result<Placement, Inpu
 
 /// Places everything on every node. Slots and bytes do not count: it is a reference for other
 /// placements.
-pub fn complete(cluster: &Cluster) -> Result<Placement, InputError> {
+pub fn complete(cluster: &PlacementProblem) -> Result<Placement, InputError> {
     let partitions = cluster.partitions();
     let staying = cluster.staying();
     if partitions.saturating_mul(staying.len()) > MOST_COPIES {
@@ -72,7 +72,7 @@ pub fn complete(cluster: &Cluster) -> Result<Placement, InputError> {
 }
 
 fn fill(
-    cluster: &Cluster,
+    cluster: &PlacementProblem,
     groups: &[Vec<u32>],
     nodes: &[usize],
     group_of: impl Fn(usize) -> usize,
@@ -86,11 +86,11 @@ fn fill(
 
 /// Divides partitions, in the order of their numbers, into as few groups as fit the smallest node;
 /// by bytes if the node has a limit of them.
-fn groups(cluster: &Cluster) -> Result<Vec<Vec<u32>>, InputError> {
+fn groups(cluster: &PlacementProblem) -> Result<Vec<Vec<u32>>, InputError> {
     let staying = cluster.staying();
     let slots = staying
         .iter()
-        .map(|&node| cluster.slots(node))
+        .map(|&node| cluster.max_partitions(node))
         .min()
         .unwrap_or(0);
     let bytes = staying
@@ -124,7 +124,7 @@ fn groups(cluster: &Cluster) -> Result<Vec<Vec<u32>>, InputError> {
     Ok(groups)
 }
 
-fn short(cluster: &Cluster, groups: usize, nodes: usize) -> InputError {
+fn short(cluster: &PlacementProblem, groups: usize, nodes: usize) -> InputError {
     let what = format!(
         "{nodes} nodes are too few for {} replica(s) of {groups} groups, each of which fills the \
          smallest node; use the scheme smooth, or add nodes",
@@ -135,7 +135,7 @@ fn short(cluster: &Cluster, groups: usize, nodes: usize) -> InputError {
 
 /// Returns the nodes that stay, with those of one zone together. The copies of a group are a whole
 /// round apart, so they tend to be in different zones.
-fn zone_by_zone(cluster: &Cluster) -> Vec<usize> {
+fn zone_by_zone(cluster: &PlacementProblem) -> Vec<usize> {
     let mut nodes = cluster.staying();
     if cluster.zoned() {
         nodes.sort_by_key(|&node| cluster.nodes[node].zone);
@@ -144,7 +144,7 @@ fn zone_by_zone(cluster: &Cluster) -> Vec<usize> {
 }
 
 /// Returns the nodes that stay, each in another zone than the previous one as long as possible.
-pub fn zones_in_turn(cluster: &Cluster) -> Vec<usize> {
+pub fn zones_in_turn(cluster: &PlacementProblem) -> Vec<usize> {
     let mut nodes = cluster.staying();
     if cluster.zoned() {
         let mut seen = vec![0; cluster.zones.len()];

@@ -18,7 +18,7 @@ mod smooth;
 
 use std::str::FromStr;
 
-use super::cluster::Cluster;
+use super::cluster::PlacementProblem;
 use super::layout::Placement;
 use super::replicas::Objective;
 use crate::InputError;
@@ -68,7 +68,7 @@ impl FromStr for Scheme {
 /// Makes a placement by `scheme`, from nothing. `objective` chooses the replication vector; `base`
 /// and `complete` have none.
 pub fn place(
-    cluster: &Cluster,
+    cluster: &PlacementProblem,
     scheme: Scheme,
     objective: Objective,
 ) -> Result<Placement, InputError> {

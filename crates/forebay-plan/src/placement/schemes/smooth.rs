@@ -11,11 +11,11 @@ use super::builder::PlacementBuilder;
 use super::groups::zones_in_turn;
 use super::partners::Partners;
 use crate::InputError;
-use crate::placement::cluster::Cluster;
+use crate::placement::cluster::PlacementProblem;
 use crate::placement::layout::Placement;
 use crate::placement::replicas::{Objective, per_replica};
 
-pub fn smooth(cluster: &Cluster, objective: Objective) -> Result<Placement, InputError> {
+pub fn smooth(cluster: &PlacementProblem, objective: Objective) -> Result<Placement, InputError> {
     let mean = cluster.loads.iter().sum::<f64>() / cluster.partitions() as f64;
     let smoothed: Vec<f64> = cluster
         .loads
@@ -50,7 +50,7 @@ pub fn smooth(cluster: &Cluster, objective: Objective) -> Result<Placement, Inpu
 /// Deals one copy each: partition i to node i modulo their number, or to the next one that takes
 /// it.
 fn deal(
-    cluster: &Cluster,
+    cluster: &PlacementProblem,
     seats: &mut PlacementBuilder<'_>,
     partitions: &[u32],
     weights: &[f64],

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::cluster::{Cluster, Fate, Input, PerNode};
+use super::super::cluster::{Fate, Input, PerNode, PlacementProblem};
 use super::super::layout::Placement;
 use super::super::measure::capacity;
 use super::super::migrate::{Migration, Transfer, migrate, partition_map, plan, relabel, shipped};
@@ -16,7 +16,7 @@ const MINMAX: Objective = Objective::MinMax;
 /// Carries the transfers out, and returns a fault, if there is one. Faults are a partition that
 /// falls below the least number of live copies it had, and a copy without a source. Another end
 /// than the placement is a fault, too.
-fn fault(cluster: &Cluster, migration: &Migration) -> Option<String> {
+fn fault(cluster: &PlacementProblem, migration: &Migration) -> Option<String> {
     let lives = |node: u32| cluster.nodes[node as usize].fate != Fate::Lost;
     let current = cluster.current.as_ref().expect("a current placement");
     let mut holders = current.holders(cluster.partitions());
@@ -83,7 +83,7 @@ fn fault(cluster: &Cluster, migration: &Migration) -> Option<String> {
 }
 
 /// Returns the slots that a node needs beyond its own while the transfers are carried out.
-fn overflow(cluster: &Cluster, migration: &Migration) -> usize {
+fn overflow(cluster: &PlacementProblem, migration: &Migration) -> usize {
     let current = cluster.current.as_ref().expect("a current placement");
     let mut held: Vec<usize> = (0..cluster.nodes.len())
         .map(|node| current.distinct(node).count())
@@ -93,7 +93,7 @@ fn overflow(cluster: &Cluster, migration: &Migration) -> usize {
         match *transfer {
             Transfer::Copy { to, .. } => {
                 held[to as usize] += 1;
-                let above = held[to as usize].saturating_sub(cluster.slots(to as usize));
+                let above = held[to as usize].saturating_sub(cluster.max_partitions(to as usize));
                 most = most.max(above);
             }
             Transfer::Drop { node, .. } => held[node as usize] -= 1,
@@ -102,7 +102,7 @@ fn overflow(cluster: &Cluster, migration: &Migration) -> usize {
     most
 }
 
-fn from_base(cluster: &mut Cluster) {
+fn from_base(cluster: &mut PlacementProblem) {
     cluster.current = Some(place(cluster, Scheme::Base, MINMAX).expect("a placement"));
 }
 
@@ -177,7 +177,7 @@ proptest! {
         };
         prop_assert_eq!(fault(&cluster, &migration), None);
         for (node, held) in migration.placement.nodes().iter().enumerate() {
-            prop_assert!(held.len() <= cluster.slots(node));
+            prop_assert!(held.len() <= cluster.max_partitions(node));
             prop_assert_eq!(migration.placement.distinct(node).count(), held.len());
         }
         prop_assert!(migration.least_shipped <= migration.shipped);
@@ -196,7 +196,7 @@ proptest! {
 }
 
 /// Returns the fewest copies that reach `share` of the best capacity, by trying all placements.
-fn fewest_copies(cluster: &Cluster, share: f64) -> usize {
+fn fewest_copies(cluster: &PlacementProblem, share: f64) -> usize {
     let (nodes, partitions) = (cluster.nodes.len(), cluster.partitions());
     let mut best_capacity = 0.0f64;
     let mut tried = Vec::new();
@@ -212,7 +212,7 @@ fn fewest_copies(cluster: &Cluster, share: f64) -> usize {
         let fits = held
             .iter()
             .enumerate()
-            .all(|(node, held)| held.len() <= cluster.slots(node));
+            .all(|(node, held)| held.len() <= cluster.max_partitions(node));
         let all_held = (0..partitions).all(|id| (0..nodes).any(|node| holds(node, id)));
         if fits && all_held {
             let placement = Placement::new(held);

@@ -8,7 +8,7 @@ mod routing;
 mod steps;
 mod vectors;
 
-use super::cluster::{Cluster, Input, PerNode};
+use super::cluster::{Input, PerNode, PlacementProblem};
 use super::workload::{Distribution, Stream};
 use crate::Random;
 
@@ -33,7 +33,7 @@ const PAPER: [(&str, Distribution); 5] = [
 ];
 
 /// The paper's cluster: M = 4, N = 8, k = 32, 30,000 requests.
-fn paper_cluster(distribution: Distribution, seed: u64) -> Cluster {
+fn paper_cluster(distribution: Distribution, seed: u64) -> PlacementProblem {
     cluster(8, 32, drawn(distribution, 128, seed))
 }
 
@@ -43,7 +43,7 @@ fn drawn(distribution: Distribution, partitions: usize, seed: u64) -> Vec<f64> {
     counts.into_iter().map(|count| count as f64).collect()
 }
 
-fn cluster(nodes: usize, slots: usize, load: Vec<f64>) -> Cluster {
+fn cluster(nodes: usize, slots: usize, load: Vec<f64>) -> PlacementProblem {
     let input = Input {
         nodes,
         slots: Some(PerNode::All(slots)),

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::cluster::{Cluster, Input, PerNode};
+use super::super::cluster::{Input, PerNode, PlacementProblem};
 use super::super::layout::Placement;
 use super::super::measure::{capacity, measure};
 use super::super::replicas::Objective;
@@ -20,10 +20,10 @@ const ALL: [Scheme; 6] = [
 ];
 
 /// Returns the fault of a placement, if it has one.
-fn fault(cluster: &Cluster, scheme: Scheme, placement: &Placement) -> Option<String> {
+fn fault(cluster: &PlacementProblem, scheme: Scheme, placement: &Placement) -> Option<String> {
     let stacked = matches!(scheme, Scheme::Compact | Scheme::Coarse);
     for (node, held) in placement.nodes().iter().enumerate() {
-        if held.len() > cluster.slots(node) && scheme != Scheme::Complete {
+        if held.len() > cluster.max_partitions(node) && scheme != Scheme::Complete {
             return Some(format!("node {node} holds {} partitions", held.len()));
         }
         if !stacked && placement.distinct(node).count() != held.len() {

@@ -1,6 +1,6 @@
 //! Tests that every step to a placement keeps the limits: slots, bytes, replicas, capacity.
 
-use super::super::cluster::{Cluster, Fate, Input, PerNode};
+use super::super::cluster::{Fate, Input, PerNode, PlacementProblem};
 use super::super::layout::Placement;
 use super::super::measure::capacity;
 use super::super::migrate::{Transfer, TransferOrder, in_order, migrate};
@@ -21,7 +21,7 @@ struct StepsWalk {
 }
 
 /// Carries the transfers out, and checks every moment against the input.
-fn walk(cluster: &Cluster, order: &TransferOrder, wanted: &Placement) -> StepsWalk {
+fn walk(cluster: &PlacementProblem, order: &TransferOrder, wanted: &Placement) -> StepsWalk {
     let mut now = cluster.current.clone().expect("a current placement");
     for (node, entry) in cluster.nodes.iter().enumerate() {
         if entry.fate == Fate::Lost {
@@ -53,7 +53,7 @@ fn walk(cluster: &Cluster, order: &TransferOrder, wanted: &Placement) -> StepsWa
                 }
                 now.add(to as usize, partition);
                 let to = to as usize;
-                let slots = cluster.slots(to).max(wanted.distinct(to).count());
+                let slots = cluster.max_partitions(to).max(wanted.distinct(to).count());
                 walked.slots += usize::from(now.distinct(to).count() > slots);
                 let room = cluster.nodes[to].bytes.unwrap_or(u64::MAX);
                 walked.bytes += usize::from(bytes(&now, to) > room.max(bytes(wanted, to)));
@@ -73,7 +73,7 @@ fn walk(cluster: &Cluster, order: &TransferOrder, wanted: &Placement) -> StepsWa
 }
 
 /// Returns the capacity while drained nodes still serve their partitions.
-fn serving(cluster: &Cluster, placement: &Placement) -> f64 {
+fn serving(cluster: &PlacementProblem, placement: &Placement) -> f64 {
     let mut serving = cluster.clone();
     let leaves = |node: usize| placement.on(node).is_empty();
     for (number, node) in serving.nodes.iter_mut().enumerate() {
@@ -114,7 +114,7 @@ fn random_input(random: &mut Random) -> Input {
 }
 
 /// Returns a cluster with a placement made for another load, and with some nodes leaving.
-fn random_cluster(random: &mut Random) -> Option<Cluster> {
+fn random_cluster(random: &mut Random) -> Option<PlacementProblem> {
     let mut input = random_input(random);
     let mut before = input.clone();
     before.load.reverse();

@@ -34,7 +34,7 @@ pub enum CommandTarget {
     Unknown(String),
     /// No leader is known, and this node reaches no majority of nodes. The client gets the error at
     /// once and asks another node.
-    CutOff(String),
+    Isolated(String),
 }
 
 impl Requester<'_> {
@@ -55,7 +55,7 @@ impl Requester<'_> {
             let words =
                 "no replica of the partition leads: they elect one once a majority is there";
             return match self.leads_away(spot, true) {
-                true => CommandTarget::CutOff(cut_off(&map)),
+                true => CommandTarget::Isolated(isolated(&map)),
                 false => CommandTarget::Unknown(words.to_owned()),
             };
         }
@@ -69,7 +69,7 @@ impl Requester<'_> {
             // The partition may have a majority among the few reachable nodes; each is asked once.
             others.retain(|node| self.cluster.reaches(self.now(), *node));
             if attempt >= others.len() {
-                return CommandTarget::CutOff(cut_off(&map));
+                return CommandTarget::Isolated(isolated(&map));
             }
             at = attempt;
         }
@@ -171,7 +171,7 @@ fn turn(attempt: usize, leads_first: bool, nodes: usize) -> usize {
 }
 
 /// Returns the error for a client of a node that reaches no majority.
-fn cut_off(map: &ClusterMap) -> String {
+fn isolated(map: &ClusterMap) -> String {
     let name = map.node(map.me).map_or("?", |node| node.name.as_str());
     format!(
         "CLUSTERDOWN nothing was written: node {name} reaches no majority of the cluster's nodes, and \

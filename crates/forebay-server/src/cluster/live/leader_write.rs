@@ -7,7 +7,7 @@ use bytes::Bytes;
 use forebay_cluster::local::LocalReplicas;
 use forebay_engine::live::{LiveTable, Stored};
 use forebay_engine::{PartitionId, Source};
-use forebay_host::{Answer, Effect, Evaluated, Evaluation as Outcome};
+use forebay_host::{Answer, Effect, EvaluationResult, ProposeOutcome};
 use forebay_replica::{GroupId, Pending, Refusal};
 use forebay_run::Order;
 use tokio::sync::oneshot;
@@ -151,21 +151,21 @@ impl LeaderWrite {
             Ok((effect, given)) => {
                 replies = Ok(given);
                 // A requester that gave up gets nothing.
-                Evaluated::Effect(effect, Box::new(move |answer| drop(done.send(answer))))
+                EvaluationResult::Effect(effect, Box::new(move |answer| drop(done.send(answer))))
             }
-            Err(Stop::Unknown) => Evaluated::Waits,
+            Err(Stop::Unknown) => EvaluationResult::Waits,
             Err(Stop::Because(why)) => {
                 replies = Err(why);
-                Evaluated::Nothing
+                EvaluationResult::NoProposal
             }
         };
         let wake = Box::new(move || {
             let _ = wake.send(());
         });
         match self.replicas.host().evaluate(self.group, decide, wake) {
-            Outcome::Waits => Err(NotProposed::Waits(woken)),
-            Outcome::NotLeader => Err(NotProposed::NotLeader),
-            Outcome::Proposed | Outcome::Nothing => {
+            ProposeOutcome::Waits => Err(NotProposed::Waits(woken)),
+            ProposeOutcome::NotLeader => Err(NotProposed::NotLeader),
+            ProposeOutcome::Proposed | ProposeOutcome::NotProposed => {
                 let replies = replies?;
                 Ok(EvaluatedWrite { replies, answer })
             }
@@ -194,7 +194,7 @@ impl LeaderWrite {
         let batch = evaluation.into_batch();
         match (batch.is_empty(), batch.bytes().len()) {
             // The replies may depend on what is pending, so they wait until that is applied.
-            (true, _) => Ok((Effect::Nothing, Replies::Each(replies))),
+            (true, _) => Ok((Effect::AdvanceTime, Replies::Each(replies))),
             (false, bytes) if bytes > MOST_EFFECT_BYTES => {
                 Err(Stop::Because(NotProposed::TooLarge(bytes)))
             }
@@ -297,7 +297,7 @@ impl LeaderWrite {
         let effect = match &request.range {
             None => Effect::RemoveAll,
             Some(_) if !is_ordered => return Err(no_key_order(request.table, "create").into()),
-            Some(range) if range.is_empty() => Effect::Nothing,
+            Some(range) if range.is_empty() => Effect::AdvanceTime,
             Some(range) => {
                 let (start, end) = range.bounds();
                 Effect::RemoveRange {

@@ -17,7 +17,7 @@ use super::write::move_time;
 use crate::command::split as split_key;
 use crate::work::Task;
 
-const CUT: &str = "the partition was split a moment ago";
+const SPLIT_MEANWHILE: &str = "the partition was split a moment ago";
 
 /// Commands that read keys of one partition.
 pub struct PartRead<'a> {
@@ -97,7 +97,7 @@ impl PartRead<'_> {
             }
             CommandTarget::Node(node) => self.ask(&[node.id]).await,
             CommandTarget::Unknown(why) => Err(ReadFailure::Passing(why)),
-            CommandTarget::CutOff(words) => Err(ReadFailure::Reply(Unanswered::Reply(words))),
+            CommandTarget::Isolated(words) => Err(ReadFailure::Reply(Unanswered::Reply(words))),
         }
     }
 
@@ -149,7 +149,7 @@ impl PartRead<'_> {
         }
         // The group's permit covers only the keys of its partition.
         if self.routing(spot)? != routing {
-            return Err(ReadFailure::Passing(CUT.to_owned()));
+            return Err(ReadFailure::Passing(SPLIT_MEANWHILE.to_owned()));
         }
         self.if_there(&replies)?;
         Ok(replies)
@@ -164,7 +164,7 @@ impl PartRead<'_> {
         let routing = table.routing().number();
         match self.at.lies_in(spot.partition, table) {
             true => Ok(routing),
-            false => Err(ReadFailure::Passing(CUT.to_owned())),
+            false => Err(ReadFailure::Passing(SPLIT_MEANWHILE.to_owned())),
         }
     }
 

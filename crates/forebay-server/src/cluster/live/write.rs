@@ -38,7 +38,7 @@ const LEAST_TIME: Duration = Duration::from_millis(1);
 /// The error of a partition whose replicas do not answer. Nothing was written.
 const NO_REPLICAS: &str = "NOREPLICAS";
 
-const CUT: &str = "the partition was split a moment ago";
+const SPLIT_MEANWHILE: &str = "the partition was split a moment ago";
 const NOT_LEADING: &str = "the replica here leads no more";
 
 /// Commands that are proposed to one partition together, in this order.
@@ -115,11 +115,13 @@ impl PartWrite<'_> {
                     Ok(bytes) => Ok(bytes),
                     Err(WriteFailure::Reply(words)) => Err(Unanswered::Reply(words)),
                     Err(WriteFailure::Elsewhere) if is_last => Err(self.requester.not_leading()),
-                    Err(WriteFailure::Elsewhere) if self.is_in_half() => {
-                        again.push((at, CUT.to_owned()));
+                    Err(WriteFailure::Elsewhere) if self.is_in_child() => {
+                        again.push((at, SPLIT_MEANWHILE.to_owned()));
                         continue;
                     }
-                    Err(WriteFailure::Elsewhere) => Err(Unanswered::OtherMap(CUT.to_owned())),
+                    Err(WriteFailure::Elsewhere) => {
+                        Err(Unanswered::OtherMap(SPLIT_MEANWHILE.to_owned()))
+                    }
                     Err(WriteFailure::Certain(why)) if Some(number) < behind => {
                         Err(self.given_up(why, is_last))
                     }
@@ -140,7 +142,7 @@ impl PartWrite<'_> {
             }
             if self.at.has_changed(self.requester.cluster) {
                 for (at, _) in again {
-                    answers[at] = Some(Err(Unanswered::OtherMap(CUT.to_owned())));
+                    answers[at] = Some(Err(Unanswered::OtherMap(SPLIT_MEANWHILE.to_owned())));
                 }
                 break;
             }
@@ -160,7 +162,7 @@ impl PartWrite<'_> {
 
     /// Returns whether all keys are in a child that was split off on this node; the next attempt
     /// finds it.
-    fn is_in_half(&self) -> bool {
+    fn is_in_child(&self) -> bool {
         let whole = self.at.now(self.requester.cluster);
         let now = self.requester.spot(&self.at);
         whole
@@ -198,7 +200,7 @@ impl PartWrite<'_> {
             }
             CommandTarget::Node(node) => self.forward(&node, items).await,
             CommandTarget::Unknown(why) => all(&WriteFailure::Certain(why)),
-            CommandTarget::CutOff(words) => all(&WriteFailure::Reply(words)),
+            CommandTarget::Isolated(words) => all(&WriteFailure::Reply(words)),
         }
     }
 
@@ -304,7 +306,7 @@ impl PartWrite<'_> {
                 return Ok(answer);
             }
             waits += 1;
-            if waits >= SLOW_LOOKS && self.is_cut_off_from(asked, clock.monotonic()) {
+            if waits >= SLOW_LOOKS && self.is_isolated_from(asked, clock.monotonic()) {
                 return Err("did not answer, and no majority of the cluster's nodes does");
             }
             looks = match self.is_led_by_another(asked) {
@@ -319,7 +321,7 @@ impl PartWrite<'_> {
 
     /// Returns whether the client should ask another node: this one reaches neither the node that
     /// was asked nor a majority.
-    fn is_cut_off_from(&self, asked: NodeId, now: Duration) -> bool {
+    fn is_isolated_from(&self, asked: NodeId, now: Duration) -> bool {
         let cluster = self.requester.cluster;
         let is_clustered = self.requester.work.client.port.is_clustered();
         is_clustered && cluster.lacks_majority(now) && !cluster.reaches(now, asked)
@@ -455,6 +457,7 @@ fn failure(why: NotProposed) -> WriteFailure {
 fn outcome(answer: Option<Result<Result<Answer, Refusal>, ()>>) -> Result<Answer, WriteFailure> {
     match answer {
         Some(Ok(Ok(Answer::OtherPartition))) => Err(WriteFailure::Elsewhere),
+        Some(Ok(Ok(Answer::Refused(why)))) => Err(WriteFailure::Reply(format!("ERR {why}"))),
         Some(Ok(Ok(answer))) => Ok(answer),
         Some(Ok(Err(Refusal::NotLeader(_)))) => Err(WriteFailure::Certain(NOT_LEADING.to_owned())),
         Some(Ok(Err(Refusal::Outdated))) => Err(WriteFailure::Certain(
@@ -467,7 +470,9 @@ fn outcome(answer: Option<Result<Result<Answer, Refusal>, ()>>) -> Result<Answer
         Some(Ok(Err(Refusal::Uncertain)) | Err(())) => {
             Err(uncertain("the replica that led leads no more"))
         }
-        None => Err(uncertain("no majority of the replicas answered in time")),
+        None => Err(uncertain(
+            "it was not applied here in time: no majority answered, or this replica cannot apply it",
+        )),
     }
 }
 
@@ -496,18 +501,18 @@ pub async fn move_time(requester: &Requester<'_>, group: GroupId) -> Result<(), 
     let (done, answer) = oneshot::channel();
     // A requester that gave up gets nothing.
     let done = Box::new(move |answer| drop(done.send(answer)));
-    let effect = Effect::Nothing.encode();
+    let effect = Effect::AdvanceTime.encode();
     replicas.host().propose(group, effect, done);
     match answered(requester, answer).await {
         Ok(_) => Ok(()),
         Err(WriteFailure::Certain(why) | WriteFailure::Reply(why)) => Err(why),
-        Err(WriteFailure::Elsewhere) => Err(CUT.to_owned()),
+        Err(WriteFailure::Elsewhere) => Err(SPLIT_MEANWHILE.to_owned()),
     }
 }
 
 fn uncertain(why: &str) -> WriteFailure {
     WriteFailure::Reply(format!(
-        "UNCERTAIN nobody knows whether this was written, or will be ({why}): read what it was to change, \
-         and decide by that whether to send it again"
+        "UNCERTAIN it is unknown whether this was written, or will be ({why}): wait, read what it was to \
+         change, and decide by that whether to send it again"
     ))
 }

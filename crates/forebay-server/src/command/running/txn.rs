@@ -234,6 +234,16 @@ impl<'t> Txn<'t> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
+    /// Refuses an operation that the table cannot store. A single command's write is checked by the
+    /// engine; of several commands only the wrong one is to fail.
+    fn check(&self, key: &[u8], operation: Operation<'_>) -> Answer {
+        let is_evaluated = matches!(self.source, Some(KeySource::Evaluation(_)));
+        match self.keeps || is_evaluated {
+            true => Ok(self.table.check(key, operation)?),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the expiry of a key that a command sets without an expiry.
     fn fresh_ms(&self) -> u64 {
         match self.table.options().expiry {
@@ -276,6 +286,7 @@ impl<'t> Txn<'t> {
     pub fn set_until(&mut self, key: &[u8], value: Vec<u8>, expires_ms: u64) -> Answer {
         check_length(value.len())?;
         let times = self.times(expires_ms)?;
+        self.check(key, Operation::Update(&value).with_times(times))?;
         match self.held_key(key) {
             Some(held) => {
                 let expires_ms = times.expires_ms;
@@ -321,8 +332,9 @@ impl<'t> Txn<'t> {
         if self.place(key).is_none() {
             // The old value is not read.
             check_length(value.len())?;
-            let times = self.times(expires_ms)?;
-            self.batch.push(key, operation.with_times(times));
+            let operation = operation.with_times(self.times(expires_ms)?);
+            self.check(key, operation)?;
+            self.batch.push(key, operation);
             return Ok(());
         }
         match (self.get(key).is_some(), delta) {
@@ -370,6 +382,7 @@ impl<'t> Txn<'t> {
             check_length(before + delta.len())?;
         }
         let times = self.times(expires_ms)?;
+        self.check(key, Operation::Delta(delta).with_times(times))?;
         let keeps = self.keeps;
         match self.held_key(key) {
             Some(held) if keeps || matches!(held.change, Change::Whole(_)) => {

@@ -2,9 +2,9 @@
 
 mod ask;
 mod create;
-mod disaster;
 mod force_recover;
 mod moving;
+mod recovery;
 mod set;
 mod split;
 pub mod status;
@@ -71,8 +71,8 @@ enum ClusterCommand {
     ForceRecover(force_recover::ForceRecover),
     Cancel(ask::Cancel),
     Upgrade(set::Upgrade),
-    Restore(disaster::RestoreArgs),
-    RepairStore(disaster::RepairStoreArgs),
+    Restore(recovery::RestoreArgs),
+    RepairStore(recovery::RepairStoreArgs),
 }
 
 pub fn run(args: &Cluster, context: &Context) -> anyhow::Result<Outcome> {
@@ -94,7 +94,7 @@ pub fn run(args: &Cluster, context: &Context) -> anyhow::Result<Outcome> {
         ClusterCommand::ForceRecover(args) => force_recover::run(args, context),
         ClusterCommand::Cancel(args) => ask::cancel(args, context),
         ClusterCommand::Upgrade(args) => set::upgrade(args, context),
-        ClusterCommand::Restore(args) => disaster::restore(args, context),
-        ClusterCommand::RepairStore(args) => disaster::repair_store(args, context),
+        ClusterCommand::Restore(args) => recovery::restore(args, context),
+        ClusterCommand::RepairStore(args) => recovery::repair_store(args, context),
     }
 }

@@ -8,7 +8,7 @@ use forebay_cluster::planning::{batch_loads_of, loads_of};
 use forebay_cluster::traffic::TrafficWindow;
 use forebay_engine::TableName;
 use forebay_plan::draw::{Picture, PictureRows, Stage, svg, text};
-use forebay_plan::placement::cluster::{Cluster, Input};
+use forebay_plan::placement::cluster::{Input, PlacementProblem};
 use forebay_plan::placement::replicas::{Objective, objective_value};
 use serde_json::json;
 
@@ -91,7 +91,7 @@ fn loads(table: &TableName, window: TrafficWindow, context: &Context) -> anyhow:
     })
 }
 
-fn picture(cluster: &Cluster, replicas: &[usize]) -> Picture {
+fn picture(cluster: &PlacementProblem, replicas: &[usize]) -> Picture {
     let loads = &cluster.loads;
     let total: usize = replicas.iter().sum();
     let mean = loads.iter().sum::<f64>() / total.max(1) as f64;

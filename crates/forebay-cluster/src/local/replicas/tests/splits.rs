@@ -120,7 +120,7 @@ fn entry(index: u64) -> Committed {
             stamp_ms: 10 * index,
             proposals: vec![Proposal {
                 request: RequestId(0),
-                operations: Effect::Operations(batch).encode(),
+                effect: Effect::Operations(batch).encode(),
             }],
         }
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Args;
 use forebay_cluster::repair_store::{Lack, RepairedStore, StoreRepair, needed};
-use forebay_cluster::restore::{Memory, Restore};
+use forebay_cluster::restore::{CachedCatalog, Restore};
 use forebay_cluster::shell::SavedCatalog;
 use forebay_engine::Store;
 use forebay_load::progress::Unit;
@@ -28,7 +28,8 @@ struct Caches {
     caches: Vec<PathBuf>,
 }
 
-/// Rebuild the cluster's catalog, after it was lost or damaged, from the notes in the nodes' caches
+/// Rebuild the cluster's catalog, after it was lost or damaged, from the copies of the catalog in the
+/// nodes' caches
 ///
 /// The newest catalog in the caches becomes the catalog. Give the cache of the node that knows the
 /// newest revision; `GET /v1/cluster` and the logs show it. Changes that no cache knows are lost.
@@ -59,15 +60,15 @@ pub struct RepairStoreArgs {
 }
 
 impl Caches {
-    fn memories(&self, context: &Context) -> anyhow::Result<Vec<Memory>> {
-        let memories = self.caches.iter().map(|cache| {
-            let remembered = SavedCatalog {
+    fn cached(&self, context: &Context) -> anyhow::Result<Vec<CachedCatalog>> {
+        let cached = self.caches.iter().map(|cache| {
+            let saved = SavedCatalog {
                 disk: context.disk.clone(),
                 dir: cache.join("cluster"),
             };
-            remembered.memory().map_err(anyhow::Error::msg)
+            saved.cached_catalog().map_err(anyhow::Error::msg)
         });
-        memories.collect()
+        cached.collect()
     }
 
     fn open(&self, context: &Context) -> anyhow::Result<Vec<Store>> {
@@ -79,10 +80,10 @@ impl Caches {
 }
 
 pub fn restore(args: &RestoreArgs, context: &Context) -> anyhow::Result<Outcome> {
-    let memories = args.caches.memories(context)?;
+    let cached = args.caches.cached(context)?;
     store_files::check(context)?;
     let catalog = context.catalog(Patience::Short)?;
-    let restore = Restore::plan(&*catalog, memories, context.random.next_u64())?;
+    let restore = Restore::plan(&*catalog, cached, context.random.next_u64())?;
     if args.yes {
         store_files::make(context)?;
         restore.carry_out(&*catalog)?;
@@ -101,7 +102,7 @@ fn restored_object(restore: &Restore, is_done: bool) -> Value {
     let tables = tables.map(|(table, entry)| json!({"table": table, "version": entry.serving}));
     json!({
         "cluster": restore.identity.name,
-        "from": restore.from,
+        "from": restore.source,
         "known_revision": restore.known,
         "found_revision": restore.found,
         "revision": restore.head.revision,
@@ -123,7 +124,7 @@ fn restored_text(restore: &Restore, is_done: bool) -> String {
     let is = if is_done { "is now" } else { "would be" };
     let mut text = format!(
         "the catalog of cluster {name} {is} that of revision {known}, from {}, as revision {} ({found})",
-        restore.from, restore.head.revision
+        restore.source, restore.head.revision
     );
     for (table, entry) in restore.model.all_tables() {
         let version = entry
@@ -146,10 +147,10 @@ pub fn repair_store(args: &RepairStoreArgs, context: &Context) -> anyhow::Result
     };
     store_files::make(context)?;
     let (_, model) = cluster.client().model()?;
-    let ids = args.caches.memories(context)?;
+    let cached = args.caches.cached(context)?;
     let id = cluster.client().identity().id;
-    if let Some(other) = ids.iter().find(|memory| memory.identity.id != id) {
-        bail!("{} is of another cluster than the store", other.from);
+    if let Some(other) = cached.iter().find(|one| one.identity.id != id) {
+        bail!("{} is of another cluster than the store", other.source);
     }
     let store = context.open_store()?;
     let into = RestoreTarget::new(&store, context)?;
