@@ -11,7 +11,8 @@ use forebay_run::Order;
 
 const TABLE: &str = "t";
 
-/// Versions 1 to 4, of which 1, 2 and 3 served. After a rollback 2 serves, and 1 is the previous one.
+/// Versions 1 to 4, of which 1, 2 and 3 served. After a rollback 2 serves, and 1 is the previous
+/// one.
 fn base() -> SimDisk {
     let disk = SimDisk::new();
     let store = store_on(&disk, 1);

@@ -6,17 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use forebay_io::start_thread;
 use forebay_replica::{
     Basis, Committed, Event, Freshness, GroupId, Membership, NewProposal, Outline, PeerId, Permit,
-    Persist, Place, Proposal, QuietTicks, Refusal, Replica, RequestId, Standing,
+    Persist, Place, QuietTicks, Refusal, Replica, RequestId, Standing,
 };
 use parking_lot::Mutex;
 use tracing::{debug, error, warn};
 
 use crate::core::HostCore;
-use crate::effects::{WriteDone, is_barrier};
+use crate::effects::WriteDone;
 use crate::environment::{GroupState, NodeKey};
 use crate::hold::HeldProposals;
 use crate::leader_state::LeaderState;
@@ -89,7 +88,7 @@ pub struct HostedGroup {
     halted: Mutex<Option<String>>,
     /// The damage that its state met, if it did.
     is_unhealthy: OnceLock<String>,
-    held: HeldProposals,
+    pub(crate) held: HeldProposals,
 }
 
 /// A read permit. What was read is valid only if [`ReadPermit::holds`] says so afterwards.
@@ -253,7 +252,7 @@ impl HostedGroup {
 
     /// Passes an event to the replica. The caller carries out the rest, without the lock of the
     /// leader's state.
-    fn handle(self: &Arc<Self>, event: Event) -> AfterUnlock {
+    pub(crate) fn handle(self: &Arc<Self>, event: Event) -> AfterUnlock {
         let mut replica = self.replica.lock();
         replica.pass_ticks(self.quiet.take_passed());
         // Read the clock under the lock: the time must not be earlier than that of a prior event.
@@ -301,76 +300,6 @@ impl HostedGroup {
         }
         if self.quiet.tick() {
             self.notify(Event::Tick);
-        }
-    }
-
-    /// Holds back proposals, as the module `hold` describes. Returns the term in which this replica
-    /// leads.
-    pub(crate) fn hold(self: &Arc<Self>, within: Duration) -> Option<u64> {
-        if !self.held.begin(self.core.monotonic(), within) {
-            return None;
-        }
-        // Read the term after the hold began: what is proposed in this term from now on waits.
-        let term = self.leads_in();
-        if term.is_none() {
-            self.release();
-        }
-        term
-    }
-
-    pub(crate) fn is_held(&self) -> bool {
-        self.held.is_on(self.core.monotonic())
-    }
-
-    pub(crate) fn release(self: &Arc<Self>) {
-        let now = self.core.monotonic();
-        self.held
-            .release(now, |waiting| self.propose_now(waiting).carry_out(self));
-    }
-
-    /// Returns the term in which this replica leads, as far as it knows.
-    fn leads_in(&self) -> Option<u64> {
-        let facts = (!self.is_halted()).then(|| self.facts())?;
-        (facts.leader == Some(self.me)).then_some(facts.term)
-    }
-
-    /// Proposes what depends on no state.
-    pub(crate) fn propose(self: &Arc<Self>, effect: Bytes, done: WriteDone) {
-        let request = self.core.next_request();
-        let new = NewProposal {
-            basis: None,
-            is_barrier: is_barrier(&effect),
-            proposal: Proposal { request, effect },
-        };
-        if let Some(after) = self.propose_in_order(new, done) {
-            after.carry_out(self);
-        }
-    }
-
-    /// Proposes, unless proposals are held back. Returns what the caller carries out without a lock.
-    pub(crate) fn propose_in_order(
-        self: &Arc<Self>,
-        new: NewProposal,
-        done: WriteDone,
-    ) -> Option<AfterUnlock> {
-        let admitted = self.held.admit(vec![(new, done)])?;
-        Some(self.propose_now(admitted))
-    }
-
-    fn propose_now(self: &Arc<Self>, all: Vec<(NewProposal, WriteDone)>) -> AfterUnlock {
-        let mut proposals = Vec::with_capacity(all.len());
-        {
-            let mut requesters = self.requesters.lock();
-            for (new, done) in all {
-                let request = new.proposal.request;
-                let other = requesters.insert(request, Requester::Write(done));
-                debug_assert!(other.is_none(), "two proposals have the number {request:?}");
-                proposals.push(new);
-            }
-        }
-        match self.is_halted() {
-            true => AfterUnlock::refusing(&proposals),
-            false => self.handle(Event::Propose(proposals)),
         }
     }
 

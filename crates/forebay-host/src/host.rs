@@ -270,7 +270,8 @@ impl ReplicaHost {
     /// effect. `decide` gets the effects that are not applied yet, and reads other keys from the
     /// applied state. It is called at most once, with the group's other evaluations locked out.
     ///
-    /// The callback of the proposal gets [`Refusal::Outdated`] if the evaluation has to be repeated.
+    /// The callback of the proposal gets [`Refusal::Outdated`] if the evaluation has to be
+    /// repeated.
     pub fn evaluate(
         &self,
         group: GroupId,

@@ -17,6 +17,7 @@
 //! | `outbox` | outgoing messages, by node |
 //! | `early` | messages to replicas that the node does not have yet |
 //! | `hold` | groups that pause for a checkpoint |
+//! | `proposing` | proposals, and their holds for checkpoints |
 //! | `forced_peer` | a replica that founds another group alone |
 //! | `lease` | a group's lease, for reads without the replica's lock |
 //! | `log_reader` | the thread that reads entries from logs for peers that lag |
@@ -48,6 +49,7 @@ mod opening;
 mod outbox;
 mod partition_state;
 mod pool;
+mod proposing;
 mod reading;
 mod replica_log;
 mod splitting;

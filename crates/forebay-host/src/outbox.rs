@@ -107,8 +107,8 @@ impl Outbox {
         self.deliver();
     }
 
-    /// Sends the messages that wait, unless another thread does or is about to. REQUIRES: the caller
-    /// holds no replica's lock.
+    /// Sends the messages that wait, unless another thread does or is about to. REQUIRES: the
+    /// caller holds no replica's lock.
     pub fn deliver(&self) {
         let mut waiting = self.waiting.lock();
         if waiting.is_sending {

@@ -49,7 +49,7 @@ impl From<Proposal> for NewProposal {
 #[derive(Debug, Default)]
 pub(crate) struct BasisState {
     pub number: u64,
-    /// Commands are evaluated only once this entry is applied. `None`: a barrier is gathered and not
-    /// logged yet.
+    /// Commands are evaluated only once this entry is applied. `None`: a barrier is gathered and
+    /// not logged yet.
     pub apply_first: Option<u64>,
 }

@@ -384,9 +384,10 @@ impl Shell {
         self.log_changes(head, model, follower.leaders());
         let suspects = follower.suspects();
         let map = ClusterMap::new(self.parts.identity.id, head.revision, me, model, &suspects);
-        self.map.store(Arc::new(map));
+        // A reader of the map finds the live tables of it, or newer ones.
         let live = LivePlaces::new(model, follower.leaders());
         self.live.store(Arc::new(live));
+        self.map.store(Arc::new(map));
         let before = self.revision.send_replace(head.revision);
         debug_assert!(
             before <= head.revision,

@@ -1,4 +1,5 @@
-//! redis-rs as a client of reading.rs: its blocking client, or the tokio client. Replicas: a random one.
+//! redis-rs as a client of reading.rs: its blocking client, or the tokio client. Replicas: a random
+//! one.
 
 mod reading;
 

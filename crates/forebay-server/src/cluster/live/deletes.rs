@@ -14,6 +14,7 @@ use forebay_run::Order;
 
 use super::super::ask::{Requester, Unanswered, all};
 use super::super::page::Spot;
+use super::super::place::JUST_STARTED;
 use super::super::split;
 use super::LiveAnswer;
 use super::leader_write::WriteCommands;
@@ -49,6 +50,7 @@ pub async fn answer(
         None if requester.tables.batch.get(request.table).is_some() => {
             Err(Unanswered::from(batch_table(command, request.table)))
         }
+        None if requester.map.revision == 0 => Err(Unanswered::Reply(JUST_STARTED.to_owned())),
         None => Err(Unanswered::from(no_table(request.table))),
     })
 }

@@ -58,13 +58,13 @@ pub type ProposalAnswer = oneshot::Receiver<Result<Answer, Refusal>>;
 /// Commands that were proposed.
 #[derive(Debug)]
 pub struct EvaluatedWrite {
-    replies: Replies,
+    replies: WriteReplies,
     answer: ProposalAnswer,
 }
 
 /// The replies to give once the proposal is applied.
 #[derive(Debug)]
-pub enum Replies {
+pub enum WriteReplies {
     Each(Vec<Bytes>),
     /// That of a deleted range, with the partition's end.
     Deleted {
@@ -93,17 +93,17 @@ pub enum NotProposed {
 }
 
 impl EvaluatedWrite {
-    pub fn split(self) -> (ProposalAnswer, Replies) {
+    pub fn split(self) -> (ProposalAnswer, WriteReplies) {
         (self.answer, self.replies)
     }
 }
 
-impl Replies {
+impl WriteReplies {
     /// Returns the reply to each command.
     pub fn into_bytes(self, answer: Answer) -> Vec<Bytes> {
         let (is_counted, end) = match self {
-            Replies::Each(replies) => return replies,
-            Replies::Deleted { is_counted, end } => (is_counted, end),
+            WriteReplies::Each(replies) => return replies,
+            WriteReplies::Deleted { is_counted, end } => (is_counted, end),
         };
         let mut reply = Reply::new(false);
         reply.array(2);
@@ -177,7 +177,7 @@ impl LeaderWrite {
         chosen: &[usize],
         pending: &Pending<Stored>,
         may_wait: bool,
-    ) -> Result<(Effect, Replies), Stop> {
+    ) -> Result<(Effect, WriteReplies), Stop> {
         if let WriteCommands::Delete { args, from, .. } = &*self.commands {
             return self.deletion(args, from);
         }
@@ -194,11 +194,11 @@ impl LeaderWrite {
         let batch = evaluation.into_batch();
         match (batch.is_empty(), batch.bytes().len()) {
             // The replies may depend on what is pending, so they wait until that is applied.
-            (true, _) => Ok((Effect::AdvanceTime, Replies::Each(replies))),
+            (true, _) => Ok((Effect::AdvanceTime, WriteReplies::Each(replies))),
             (false, bytes) if bytes > MOST_EFFECT_BYTES => {
                 Err(Stop::Because(NotProposed::TooLarge(bytes)))
             }
-            (false, _) => Ok((Effect::Operations(batch), Replies::Each(replies))),
+            (false, _) => Ok((Effect::Operations(batch), WriteReplies::Each(replies))),
         }
     }
 
@@ -284,7 +284,7 @@ impl LeaderWrite {
     }
 
     /// Returns the effect of a command that deletes a range.
-    fn deletion(&self, args: &OwnedArgs, from: &Spot) -> Result<(Effect, Replies), Stop> {
+    fn deletion(&self, args: &OwnedArgs, from: &Spot) -> Result<(Effect, WriteReplies), Stop> {
         let args = args.borrow();
         let request = DeleteRequest::parse(&args, None)?;
         let mut partitions = self.table.partitions().into_iter();
@@ -310,7 +310,7 @@ impl LeaderWrite {
         let end = bounds.upper.map(|upper| Spot::of(&upper).tagged());
         Ok((
             effect,
-            Replies::Deleted {
+            WriteReplies::Deleted {
                 is_counted: request.is_counted,
                 end: end.unwrap_or_default(),
             },

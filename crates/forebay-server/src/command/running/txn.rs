@@ -30,7 +30,7 @@ pub struct Txn<'t> {
     /// key.
     held: Vec<HeldKey<'t>>,
     /// Reads the values that are not known yet.
-    source: Option<KeySource<'t>>,
+    source: Option<ValueSource<'t>>,
     /// The places of the keys that the current command has read.
     read: RefCell<Vec<usize>>,
     /// The reason why a key could not be read.
@@ -42,7 +42,7 @@ pub struct Txn<'t> {
 
 /// Where the values of keys are read.
 #[derive(Debug, Clone, Copy)]
-enum KeySource<'t> {
+enum ValueSource<'t> {
     /// The partition, which is locked.
     Locked(&'t LockedKeys<'t>),
     /// The newest state of a leader.
@@ -144,7 +144,7 @@ impl<'t> Txn<'t> {
     ) -> Self {
         Self {
             held: Self::held_keys(keys),
-            source: Some(KeySource::Locked(locked)),
+            source: Some(ValueSource::Locked(locked)),
             ..Self::blind(table, clock)
         }
     }
@@ -153,7 +153,7 @@ impl<'t> Txn<'t> {
     pub fn evaluating(evaluation: &'t Evaluation<'t>, keys: &[&'t [u8]]) -> Self {
         Self {
             held: Self::held_keys(keys),
-            source: Some(KeySource::Evaluation(evaluation)),
+            source: Some(ValueSource::Evaluation(evaluation)),
             ..Self::blind(evaluation.table(), evaluation.clock())
         }
     }
@@ -216,8 +216,10 @@ impl<'t> Txn<'t> {
 
     fn read_stored(&self, key: &[u8]) -> Result<Option<Stored>, CommandError> {
         match self.source {
-            Some(KeySource::Locked(locked)) => locked.stored(key)?.ok_or(CommandError::NotResident),
-            Some(KeySource::Evaluation(evaluation)) => evaluation.stored(key),
+            Some(ValueSource::Locked(locked)) => {
+                locked.stored(key)?.ok_or(CommandError::NotResident)
+            }
+            Some(ValueSource::Evaluation(evaluation)) => evaluation.stored(key),
             None => Ok(None),
         }
     }
@@ -237,7 +239,7 @@ impl<'t> Txn<'t> {
     /// Refuses an operation that the table cannot store. A single command's write is checked by the
     /// engine; of several commands only the wrong one is to fail.
     fn check(&self, key: &[u8], operation: Operation<'_>) -> Answer {
-        let is_evaluated = matches!(self.source, Some(KeySource::Evaluation(_)));
+        let is_evaluated = matches!(self.source, Some(ValueSource::Evaluation(_)));
         match self.keeps || is_evaluated {
             true => Ok(self.table.check(key, operation)?),
             false => Ok(()),

@@ -28,8 +28,8 @@ struct Caches {
     caches: Vec<PathBuf>,
 }
 
-/// Rebuild the cluster's catalog, after it was lost or damaged, from the copies of the catalog in the
-/// nodes' caches
+/// Rebuild the cluster's catalog, after it was lost or damaged, from the copies of the catalog in
+/// the nodes' caches
 ///
 /// The newest catalog in the caches becomes the catalog. Give the cache of the node that knows the
 /// newest revision; `GET /v1/cluster` and the logs show it. Changes that no cache knows are lost.
