@@ -358,7 +358,7 @@ impl AfterUnlock {
             group.fetch(from, at_least);
         }
         if self.has_changed {
-            group.wake_evaluations();
+            group.notice_leader();
             group.core.watch.changed();
         }
     }

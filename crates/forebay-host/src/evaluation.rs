@@ -73,6 +73,17 @@ impl HostedGroup {
         }
     }
 
+    /// Drops the effects of a leader that leads no more, and wakes the evaluations that wait.
+    pub(crate) fn notice_leader(&self) {
+        {
+            let mut state = self.leader_state.lock();
+            if self.known_basis().is_err() {
+                state.pending.clear();
+            }
+        }
+        self.wake_evaluations();
+    }
+
     /// Wakes the evaluations that wait: entries were applied, or the leader changed.
     pub(crate) fn wake_evaluations(&self) {
         let waiting = std::mem::take(&mut self.leader_state.lock().waiting);

@@ -187,7 +187,11 @@ impl WriteQueue {
         let since = match &*no_room {
             Some(none) => none.since,
             None => {
-                warn!(problem, "replicas promise nothing until there is room");
+                warn!(
+                    problem,
+                    "the log of replicas has no space: this node's replicas accept no writes until \
+                     there is room"
+                );
                 self.clock.monotonic()
             }
         };
@@ -218,7 +222,7 @@ impl WriteQueue {
         }
         debug_assert!(
             waiting.writing.is_empty(),
-            "wishes of {:?} are written, and others would be",
+            "writes of {:?} are in progress, and others would begin",
             waiting.writing
         );
         let all = std::mem::take(&mut waiting.all);
@@ -249,7 +253,7 @@ impl WriteQueue {
     fn write(&self, orders: &[LogWrite]) -> Result<(), WriteError> {
         debug_assert!(
             are_in_order(orders),
-            "wishes of a group are written out of their order"
+            "writes of a group are made out of their order"
         );
         let writings: Vec<Writing<'_>> = orders
             .iter()

@@ -33,7 +33,8 @@ pub struct Session {
     pub redirects: Option<ClassRedirects>,
     /// The number of changes of the classes, as of the last check.
     changes: u64,
-    /// The reading of the users file that `user` is from.
+    /// The number of the secrets when this session last checked them. It rises when the users file
+    /// is read again, and when slot classes change.
     generation: u64,
     wrong_secrets: u32,
     /// The pause before the reply is sent and the next command is answered.
@@ -106,7 +107,8 @@ impl Session {
         }
     }
 
-    /// Applies users that were read again. `Err` if the user was removed or has another password.
+    /// Applies changed users and slot classes. `Err` if the user was removed or has another
+    /// password.
     #[inline]
     pub fn renew(&mut self, shared: &Shared) -> Result<(), String> {
         if self.generation == shared.secrets.generation() {

@@ -137,7 +137,7 @@ pub struct KnownCluster<'a> {
     pub paces: &'a Paces,
 }
 
-/// Makes a plan. `over` says when a polish has to end.
+/// Makes a plan. `over` says when the search of `--mode polish` has to end.
 ///
 /// REQUIRES: something is to be inserted into at least one table, and no table is listed twice.
 pub fn propose_insert(
@@ -225,8 +225,8 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         each.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
-    /// Returns the partition sizes to try: the given one, or both a fine one and one partition for
-    /// each node. The latter moves less evenly and needs fewer splits.
+    /// Returns the partition sizes to try: the given one, or both a fine one and one partition a
+    /// node. One partition a node spreads the rows less evenly, and needs fewer splits.
     fn sizes(&self) -> Vec<u64> {
         if let Some(chosen) = self.bulk.partition_bytes {
             return vec![chosen];

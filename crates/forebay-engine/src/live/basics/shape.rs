@@ -39,8 +39,7 @@ impl PartTime {
     pub const CLOCK: Self = Self(u64::MAX);
 
     /// The time of a replicated partition's log, which has reached this stamp, in milliseconds
-    /// since 1970-01-01 UTC. The greatest number, which otherwise means never, is replaced by the
-    /// one before it.
+    /// since 1970-01-01 UTC. `u64::MAX` is `CLOCK`, so that stamp is lowered by one.
     #[inline]
     pub fn stamp(stamp_ms: u64) -> Self {
         Self(stamp_ms.min(u64::MAX - 1))
@@ -179,7 +178,7 @@ impl MetDamage {
     }
 }
 
-/// Returns whether the file, which is still open, was removed.
+/// Returns whether the run's file was not found.
 fn is_gone(error: &RunError) -> bool {
     matches!(error, RunError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }

@@ -260,7 +260,7 @@ fn put_together(
     if let Some(why) = most_open(failed) {
         // Parts that were written are not written again.
         return Err(match (joined, why) {
-            (Joined::Done(_), why) => Unanswered::Reply(why.into_words()),
+            (Joined::Done(_), why) => Unanswered::Reply(of_a_part(why.into_words(), &replies)),
             (_, why) => why,
         });
     }
@@ -288,6 +288,18 @@ fn put_together(
         )),
         false => (reply, Outcome::Answered),
     })
+}
+
+/// Returns the error of one part of a command whose other parts have these replies.
+fn of_a_part(words: String, replies: &[Bytes]) -> String {
+    match replies.is_empty() {
+        true => words,
+        false => words.replacen(
+            "nothing was written",
+            "a part was not written, others were",
+            1,
+        ),
+    }
 }
 
 /// Returns the most uncertain error of several parts: one that leaves open what was written.
@@ -326,6 +338,18 @@ mod tests {
             args: OwnedArgs::default(),
             keys: keys.to_vec(),
         }
+    }
+
+    #[test]
+    fn the_error_of_a_part_does_not_speak_for_the_others() {
+        let words = || "TRYAGAIN nothing was written: no leader".to_owned();
+        assert_eq!(of_a_part(words(), &[]), words());
+        let one = [Bytes::from_static(b":1\r\n")];
+        let of_part = of_a_part(words(), &one);
+        assert_eq!(
+            of_part,
+            "TRYAGAIN a part was not written, others were: no leader"
+        );
     }
 
     #[test]

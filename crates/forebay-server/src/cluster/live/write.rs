@@ -212,34 +212,49 @@ impl PartWrite<'_> {
             return vec![Err(why); items.len()];
         };
         let (mut left, mut most) = (items, items.len());
-        let (mut proposed, mut failed) = (Vec::new(), None);
+        let mut parts = Vec::new();
         while !left.is_empty() {
             let (chosen, behind) = left.split_at(most.min(left.len()));
             match self.propose(&write, chosen).await {
-                Ok(part) => {
-                    proposed.push((chosen.len(), part));
-                    left = behind;
-                }
                 Err(NotProposed::TooLarge(_)) if chosen.len() > 1 => {
                     most = chosen.len().div_ceil(2);
+                    continue;
                 }
+                // The commands after it do not depend on it.
+                Err(why @ NotProposed::TooLarge(_)) => parts.push((1, Err(failure(why)))),
+                Ok(part) => parts.push((chosen.len(), Ok(part))),
                 Err(why) => {
-                    failed = Some(failure(why));
+                    parts.push((left.len(), Err(failure(why))));
                     break;
                 }
             }
+            left = behind;
         }
         let mut tried: Vec<WriteAttempt> = Vec::with_capacity(items.len());
-        for (count, part) in proposed {
-            let (answer, replies) = part.split();
-            match answered(self.requester, answer).await {
-                Ok(answer) => tried.extend(replies.into_bytes(answer).into_iter().map(Ok)),
-                Err(why) => tried.extend(vec![Err(why); count]),
-            }
+        for (count, part) in parts {
+            tried.extend(self.replies(count, part).await);
         }
-        let why = failed.unwrap_or_else(|| uncertain("it has no answer"));
-        tried.resize(items.len(), Err(why));
         tried
+    }
+
+    /// Waits for the answer to commands that were proposed together. Returns the outcome of each.
+    async fn replies(
+        &self,
+        count: usize,
+        part: Result<EvaluatedWrite, WriteFailure>,
+    ) -> Vec<WriteAttempt> {
+        let answered = match part {
+            Ok(part) => {
+                let (answer, replies) = part.split();
+                let answer = answered(self.requester, answer).await;
+                answer.map(|answer| replies.into_bytes(answer))
+            }
+            Err(why) => Err(why),
+        };
+        match answered {
+            Ok(replies) => replies.into_iter().map(Ok).collect(),
+            Err(why) => vec![Err(why); count],
+        }
     }
 
     /// Proposes commands once this replica can evaluate them.

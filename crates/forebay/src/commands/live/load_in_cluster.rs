@@ -409,7 +409,11 @@ impl LoadInCluster {
         };
         match self.cluster.client().carry_out(&request) {
             Ok(RequestEnd::Load(ended)) => Ok(outcome(&ended)?),
-            Ok(_) => Err(not_added(table, "it was taken for another request".to_owned()).into()),
+            Ok(_) => {
+                let why = "internal error: the cluster answered another kind of request; see \
+                           `forebay cluster status`";
+                Err(not_added(table, why.to_owned()).into())
+            }
             Err(error @ (ClientError::Catalog(_) | ClientError::Deserted { .. })) => {
                 load.leave();
                 let problem = format!(
