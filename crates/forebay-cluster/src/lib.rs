@@ -32,7 +32,6 @@ pub mod planning;
 mod reads_status;
 mod recovery;
 pub mod request;
-mod rng;
 mod routing;
 pub mod shell;
 #[cfg(test)]
@@ -65,7 +64,6 @@ pub use lost_majority::{GoneReplica, LostPartition, RemainingReplica};
 pub use member::Member;
 pub use reads_status::{ReadPartition, ReadsStatus};
 pub use request::REPLICAS;
-pub use rng::Rng;
 pub use routing::layouts::MOST_REPLICAS;
 pub use routing::live::{ChildRoute, LiveRoute};
 pub use routing::live_places::{LivePlace, LivePlaces};

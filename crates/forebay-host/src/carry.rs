@@ -341,11 +341,16 @@ impl AfterUnlock {
         if self.leaves {
             group.halt("its log lost entries that it had acknowledged");
         }
+        let has_refused = !self.refused.is_empty();
         for (request, why) in self.refused {
             let requester = group.requesters.lock().remove(&request);
             if let Some(requester) = requester {
                 requester.refuse(why);
             }
+        }
+        if has_refused {
+            // A refused barrier is awaited no more.
+            group.wake_evaluations();
         }
         if !self.reads.is_empty() {
             group.early_reads.lock().extend(self.reads);

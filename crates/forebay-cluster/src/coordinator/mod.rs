@@ -29,6 +29,7 @@ mod survey;
 mod tests;
 mod upgrades;
 
+use forebay_io::sim::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -40,7 +41,6 @@ use crate::measures::reads::ReceivedReads;
 use crate::message::Beat;
 use crate::model::{DocRef, Documents, Head, Model, RequestId, RolloutId};
 use crate::request::Request;
-use crate::rng::Rng;
 use crate::routing::version::VersionSummary;
 use crate::time::{Now, Timing};
 
@@ -173,7 +173,7 @@ impl Coordinator {
         settings: CoordinatorSettings,
     ) -> (Self, Vec<CoordinatorAction>) {
         let coordinator = Self {
-            rng: Rng::new(seed),
+            rng: Rng(seed),
             settings,
             state: State::Loading { retry: None },
             received: BTreeMap::new(),
@@ -494,7 +494,7 @@ impl Coordinator {
             *names += 1;
             DocRef::new(&format!(
                 "{term}-{revision}-{names}-{:08x}",
-                rng.draw() as u32
+                rng.next_u64() as u32
             ))
         };
         // If a document cannot be written as JSON, another try would fail, too. The coordinator
@@ -518,7 +518,7 @@ impl Coordinator {
         let head = Head {
             forebay_head: format,
             revision,
-            stamp: self.rng.draw() | 1,
+            stamp: self.rng.next_u64() | 1,
             roots,
             ..standing.head.clone()
         };

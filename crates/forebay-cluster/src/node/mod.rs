@@ -7,6 +7,7 @@ mod follower;
 mod reported_state;
 mod suspicions;
 
+use forebay_io::sim::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use alarm::{Alarm, older};
@@ -20,7 +21,6 @@ use crate::coordinator::{Coordinator, CoordinatorAction, CoordinatorEvent, Coord
 use crate::ids::{ClusterId, HostPort};
 use crate::lease::{CoordinatorLease, LeaseAction, LeaseEvent};
 use crate::message::{Beat, BeatReply, Introduction};
-use crate::rng::Rng;
 use crate::time::Now;
 
 /// An event for a node.
@@ -97,7 +97,7 @@ impl Node {
             follower: Follower::new(now, cluster, who),
             coordinator: None,
             peer,
-            rng: Rng::new(seed),
+            rng: Rng(seed),
             settings,
         }
     }
@@ -206,7 +206,7 @@ impl Node {
             match action {
                 LeaseAction::Won => {
                     let (mut coordinator, begun) =
-                        Coordinator::new(now, self.rng.draw(), self.settings.clone());
+                        Coordinator::new(now, self.rng.next_u64(), self.settings.clone());
                     coordinator.expect(self.follower.alarm().newest());
                     self.coordinator = Some(coordinator);
                     actions.extend(begun.into_iter().map(NodeAction::Coordinator));

@@ -1,5 +1,6 @@
 //! Simulated time, the queue of events, and the run as a whole.
 
+use forebay_io::sim::Rng;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ use crate::coordinator::CoordinatorSettings;
 use crate::ids::{ClusterId, HostPort, NodeName, Zone};
 use crate::message::{BeatReply, Introduction};
 use crate::node::{Node, NodeEvent};
-use crate::rng::Rng;
 use crate::time::{Now, Timing};
 
 pub const MS: u64 = 1000;
@@ -56,7 +56,7 @@ pub struct SimRng(Rng);
 
 impl SimRng {
     pub fn draw(&mut self) -> u64 {
-        self.0.draw()
+        self.0.next_u64()
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
@@ -129,7 +129,7 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64) -> Self {
-        let mut rng = SimRng(Rng::new(seed));
+        let mut rng = SimRng(Rng(seed));
         let cluster = ClusterId(rng.draw());
         Self {
             now: SECOND,
@@ -157,7 +157,7 @@ impl World {
     /// Draws the node timeout. REQUIRES: nothing was built yet.
     pub fn draw_timing(&mut self, seed: u64) {
         // It uses its own random numbers, so that the seed determines all else as before.
-        let drawn = Rng::new(!seed).draw() as usize % NODE_TIMEOUTS_S.len();
+        let drawn = Rng(!seed).next_u64() as usize % NODE_TIMEOUTS_S.len();
         self.timing = Timing::new(Duration::from_secs(NODE_TIMEOUTS_S[drawn])).unwrap();
         self.store = SimStore::new(self.cluster, self.timing);
     }

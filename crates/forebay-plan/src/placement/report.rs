@@ -19,7 +19,7 @@ use crate::plan::Plan;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// From nothing.
-    Anew(Scheme),
+    Scheme(Scheme),
     /// From the current placement, with the least data shipped.
     Migrate,
 }
@@ -31,14 +31,14 @@ impl FromStr for Method {
         if text == "migrate" {
             return Ok(Self::Migrate);
         }
-        text.parse().map(Self::Anew)
+        text.parse().map(Self::Scheme)
     }
 }
 
 impl Method {
     fn name(self) -> &'static str {
         match self {
-            Self::Anew(scheme) => scheme.name(),
+            Self::Scheme(scheme) => scheme.name(),
             Self::Migrate => "migrate",
         }
     }
@@ -112,7 +112,7 @@ pub fn report(
     share: f64,
 ) -> Result<Report, InputError> {
     let (placement, order, goal) = match method {
-        Method::Anew(scheme) => anew(cluster, scheme, objective)?,
+        Method::Scheme(scheme) => placed_by_scheme(cluster, scheme, objective)?,
         Method::Migrate => migrated(cluster, share, objective)?,
     };
     let (bytes, copies) = match &cluster.current {
@@ -156,7 +156,7 @@ pub fn report(
 
 type Planned = (Placement, TransferOrder, Option<Goal>);
 
-fn anew(
+fn placed_by_scheme(
     cluster: &PlacementProblem,
     scheme: Scheme,
     objective: Objective,

@@ -27,7 +27,7 @@ fn run_file(input: &Path, args: &Place, context: &Context) -> anyhow::Result<Out
     let read: Input = super::read(input, context)?;
     let cluster = read.check().with_context(file)?;
     let (scheme, objective) = (
-        args.scheme.unwrap_or(Method::Anew(Scheme::Smooth)),
+        args.scheme.unwrap_or(Method::Scheme(Scheme::Smooth)),
         args.objective.unwrap_or_default(),
     );
     let report = report(&cluster, scheme, objective, args.share).with_context(file)?;
